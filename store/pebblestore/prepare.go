@@ -62,15 +62,14 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 	return p
 }
 
-// prepare returns p, which is of b, where it is still what is to be staged. Records whose
-// batch was not prepared, as enough others were, or is by now another one's, the loop
-// prepares itself: that costs less than to stage them one by one. It is valid until the
-// next call.
+// prepare returns p, which is of b, where it is still what is to be staged. A batch that was
+// not prepared, as enough others were, or is by now another one's, the loop prepares itself:
+// that costs less than to stage its members one by one. It is valid until the next call.
 func (c *commit) prepare(b *store.Batch, p *prepared) (*prepared, bool) {
 	if p != nil && c.adopts(p) {
 		return p, true
 	}
-	if len(b.Records) == 0 || !c.db.preparable(b) {
+	if !c.db.preparable(b) {
 		return nil, false
 	}
 	if c.prepared == nil {
