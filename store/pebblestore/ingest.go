@@ -42,13 +42,13 @@ func (db *DB) ingestStaged(c *commit) error {
 		dataPaths, err = db.writeData(c, changes)
 		data <- err
 	}()
-	n, err := db.writeBulkCounters(c)
+	counted, err := db.writeBulkCounters(c)
 	if err == nil {
 		err = db.writeSystem(c)
 	}
 	if err = errors.Join(err, <-data); err == nil {
 		paths = append(paths, db.bulkPath(bulkSystemFile))
-		if n > 0 {
+		if counted {
 			paths = append(paths, db.bulkPath(bulkCounterFile))
 		}
 		err = db.ingest(append(paths, dataPaths...))
@@ -119,21 +119,15 @@ func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte)
 	})
 }
 
-// writeBulkCounters writes the counters of c and returns how many key-values they
-// are.
-func (db *DB) writeBulkCounters(c *commit) (n int, err error) {
-	for i, e := range c.dirty {
-		c.prefetchDirty(i)
-		if e.exists || e.oldHave {
-			n++
-		}
-	}
-	if n == 0 {
-		return 0, nil
+// writeBulkCounters writes the counters of c, and reports whether it has any: those that
+// it has made and taken back are none.
+func (db *DB) writeBulkCounters(c *commit) (counted bool, err error) {
+	if !slices.ContainsFunc(c.dirty, func(e *counter) bool { return e.exists || e.oldHave }) {
+		return false, nil
 	}
 	c.sortCounters()
 	var key, value []byte
-	return n, db.writeBulkFile(bulkCounterFile, func(w *sstable.Writer) error {
+	return true, db.writeBulkFile(bulkCounterFile, func(w *sstable.Writer) error {
 		for i, e := range c.dirty {
 			c.prefetchDirty(i)
 			key = append(key[:0], e.key...)

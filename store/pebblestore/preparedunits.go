@@ -258,7 +258,7 @@ func (p *prepared) dropSeen() {
 	case len(kept) == 0:
 		p.runs = p.runs[:0]
 	case len(p.runs) > 0:
-		p.runs[0].end = len(kept)
+		p.runs[0] = len(kept)
 	}
 	live := p.records.sumUnseen()
 	p.deltaList.sorted = slices.DeleteFunc(p.deltaList.sorted, func(o ordered) bool { return live[p.deltas[o.at].i] == 0 })

@@ -42,7 +42,8 @@ type staging struct {
 	spare []keyHead // for their sorting
 	lead  uint32
 	mixed bool
-	runs  []run // parts of kvs that are in order
+	// runs are the ends of parts of kvs, from the first on, each of which is in order.
+	runs []int
 
 	tally region.Tally // of what is staged, until it is counted
 
@@ -63,11 +64,6 @@ const (
 	// leadBytes begin it: its tag and all of the table's id but the last byte.
 	leadBytes = 4
 )
-
-// run is a part of staging.kvs, behind that of the run before, in the order of the keys.
-type run struct {
-	end int // index of the key-value behind it
-}
 
 // begin empties s.
 func (s *staging) begin(cat *catalog, now cell.Timestamp, seq uint64) {
@@ -275,12 +271,12 @@ func permuted[T any](dst, list []T, order []ordered) []T {
 func (s *staging) sortRun() {
 	s.sort()
 	if len(s.kvs) > 0 && !s.mixed {
-		s.runs = append(s.runs[:0], run{end: len(s.kvs)})
+		s.runs = append(s.runs[:0], len(s.kvs))
 	}
 }
 
-// appendStaged stages the key-values of o, which lie at base of s.buf. They are a run where they
-// are one of o and all before are runs, too.
+// appendStaged stages the key-values of o, which lie at base of s.buf. They are a run where
+// they are one of o and all before are runs, too.
 func (s *staging) appendStaged(o *staging, base int) {
 	if len(o.kvs) == 0 {
 		return
@@ -299,7 +295,7 @@ func (s *staging) appendStaged(o *staging, base int) {
 	}
 	s.heads = append(s.heads, o.heads...)
 	if len(o.runs) == 1 && s.inRuns() == before {
-		s.runs = append(s.runs, run{end: len(s.kvs)})
+		s.runs = append(s.runs, len(s.kvs))
 	}
 }
 
@@ -308,7 +304,7 @@ func (s *staging) inRuns() int {
 	if len(s.runs) == 0 {
 		return 0
 	}
-	return s.runs[len(s.runs)-1].end
+	return s.runs[len(s.runs)-1]
 }
 
 // truncate forgets the key-values from n on, and the bytes from size on.
@@ -336,7 +332,7 @@ func (s *staging) merge() bool {
 	}
 	var at, end [maxRuns]int
 	for i, from := 0, 0; i < n; i++ {
-		at[i], end[i] = from, s.runs[i].end
+		at[i], end[i] = from, s.runs[i]
 		from = end[i]
 	}
 	s.sorted = slices.Grow(s.sorted[:0], len(s.kvs))
