@@ -24,11 +24,7 @@ func TestRenewOnDiskThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := make(chan struct{})
-		c.writeFile = func(path string, content []byte) error {
-			<-answer
-			return WriteFile(path, content)
-		}
+		answer := hangOnWrites(c)
 		time.Sleep(50 * time.Second)
 		renewed := make(chan api.Checkpoint, 2)
 		for range cap(renewed) { // the first was given up, and made again
@@ -113,11 +109,7 @@ func TestReleaseDuringRenewal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := make(chan struct{})
-		c.writeFile = func(path string, content []byte) error {
-			<-answer
-			return WriteFile(path, content)
-		}
+		answer := hangOnWrites(c)
 		renewed, released := make(chan error, 1), make(chan error, 1)
 		go func() { _, err := c.Renew(lease.ID, 60); renewed <- err }()
 		synctest.Wait()
@@ -134,4 +126,14 @@ func TestReleaseDuringRenewal(t *testing.T) {
 			t.Error("something is left")
 		}
 	})
+}
+
+// hangOnWrites has the lease files of c written once the channel is closed, not before.
+func hangOnWrites(c *Directory) (answer chan struct{}) {
+	answer = make(chan struct{})
+	c.writeFile = func(path string, content []byte) error {
+		<-answer
+		return WriteFile(path, content)
+	}
+	return answer
 }
