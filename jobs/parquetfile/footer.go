@@ -54,7 +54,7 @@ func newFooter(schema *parquet.Schema, leaves []leaf, o *Options) *footer {
 
 // describe appends a node of the schema, and those below it.
 func (f *footer) describe(n parquet.Field) {
-	e, t := format.SchemaElement{Name: n.Name()}, n.Type()
+	e, t := format.SchemaElement{Name: n.Name(), FieldID: int32(n.ID())}, n.Type()
 	switch {
 	case n.Optional():
 		e.RepetitionType.Set(format.Optional)

@@ -97,7 +97,8 @@ func (g group) Fields() []parquet.Field {
 	return fields
 }
 
-// newSchema returns the Parquet schema of columns, each leaf encoded as by encode.
+// newSchema returns the Parquet schema of columns, with their numbers, each leaf encoded as
+// by encode.
 func newSchema(columns []columnar.Column, encode func(l *leaf, n parquet.Node) parquet.Node) *parquet.Schema {
 	g := group{Group: parquet.Group{}}
 	leaves := leavesOf(columns)
@@ -109,8 +110,9 @@ func newSchema(columns []columnar.Column, encode func(l *leaf, n parquet.Node) p
 	for _, c := range columns {
 		var n parquet.Node
 		if _, ok := c.Type.Map(); ok {
-			key := next()
-			n = parquet.Map(key, parquet.Required(next()))
+			keyID, valueID := columnar.EntryIDs(c.Name, c.Type)
+			key := parquet.FieldID(next(), int(keyID))
+			n = parquet.Map(key, parquet.FieldID(parquet.Required(next()), int(valueID)))
 		} else {
 			n = next()
 		}
@@ -119,7 +121,7 @@ func newSchema(columns []columnar.Column, encode func(l *leaf, n parquet.Node) p
 		} else {
 			n = parquet.Required(n)
 		}
-		g.Group[c.Name] = n
+		g.Group[c.Name] = parquet.FieldID(n, int(columnar.FieldID(c.Name, c.Type)))
 		g.order = append(g.order, c.Name)
 	}
 	return parquet.NewSchema("sluice", g)

@@ -98,7 +98,7 @@ func TestLayout(t *testing.T) {
 	if d := cmp.Diff(want, encodings); d != "" {
 		t.Errorf("encodings: %s", d)
 	}
-	if got, want := f.Schema().String(), "message sluice {\n\trequired binary key;\n\toptional binary colour (STRING);\n\trequired binary id (STRING);\n\trequired int64 n (INT(64,true));\n\trequired int64 at (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS));\n}"; got != want {
+	if got, want := f.Schema().String(), "message sluice {\n\trequired binary key = 827115680;\n\toptional binary colour (STRING) = 710607188;\n\trequired binary id (STRING) = 806150499;\n\trequired int64 n (INT(64,true)) = 171149611;\n\trequired int64 at (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)) = 257582225;\n}"; got != want {
 		t.Errorf("Got schema %s", got)
 	}
 	min, max, ok := f.RowGroups()[1].ColumnChunks()[0].(*parquet.FileColumnChunk).Bounds()
@@ -158,19 +158,19 @@ func TestMapLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	const schema = `message sluice {
-	optional group rest (MAP) {
+	optional group rest (MAP) = 433348329 {
 		repeated group key_value {
-			required binary key (STRING);
-			required binary value;
+			required binary key (STRING) = 257140696;
+			required binary value = 797730540;
 		}
 	}
-	required group counts (MAP) {
+	required group counts (MAP) = 557155140 {
 		repeated group key_value {
-			required binary key (STRING);
-			required int64 value (INT(64,true));
+			required binary key (STRING) = 126048437;
+			required int64 value (INT(64,true)) = 477855974;
 		}
 	}
-	required binary key (STRING);
+	required binary key (STRING) = 740609832;
 }`
 	if d := cmp.Diff(schema, f.Schema().String()); d != "" {
 		t.Errorf("schema: %s", d)
