@@ -191,3 +191,14 @@ func (l *Local) remove(dir string) error {
 	}
 	return errors.Join(err, l.root.RemoveAll(tmp))
 }
+
+// RemoveFile unlinks the file.
+func (l *Local) RemoveFile(ctx context.Context, name string) error {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	if err := l.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s in %s: %w", name, l.dir, err)
+	}
+	return nil
+}

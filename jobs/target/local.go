@@ -26,6 +26,7 @@ const tmpDir = "_tmp"
 // reached, by symbolic links either (os.Root).
 type Local struct {
 	dir  string
+	url  string // of dir, without a slash at its end
 	root *os.Root
 	did  steps
 }
@@ -46,7 +47,28 @@ func OpenLocal(dir string) (*Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open target directory: %w", notFound(err))
 	}
-	return &Local{dir: dir, root: root}, nil
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open target directory: %w", err), root.Close())
+	}
+	return &Local{dir: dir, url: fileURL(abs), root: root}, nil
+}
+
+// fileURL returns the URL of an absolute path, without escapes.
+func fileURL(abs string) string {
+	slashed := filepath.ToSlash(abs)
+	if !strings.HasPrefix(slashed, "/") { // C:/
+		slashed = "/" + slashed
+	}
+	return "file://" + strings.TrimSuffix(slashed, "/")
+}
+
+// URL returns file:///DIR/NAME, of the path that dir was when the target was opened.
+func (l *Local) URL(name string) string {
+	if name == "." {
+		return l.url
+	}
+	return l.url + "/" + name
 }
 
 // CreateLocal opens dir and creates it, with its parents, durably, where it is missing.

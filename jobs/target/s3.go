@@ -213,6 +213,15 @@ func NewS3(o *S3Options) (*S3, error) {
 // key is the object of a name.
 func (s *S3) key(name string) string { return s.prefix + name }
 
+// URL returns s3://BUCKET/PREFIX/NAME.
+func (s *S3) URL(name string) string {
+	at := "s3://" + s.client.o.Bucket + "/" + s.prefix
+	if name == "." {
+		return strings.TrimSuffix(at, "/")
+	}
+	return at + name
+}
+
 // Begin looks for the record of the run, and finishes what a process that ended in
 // its Commit has left. It makes the record its own, in the place of that of an upload
 // that is abandoned, whose files it removes; where one is at work, it begins another

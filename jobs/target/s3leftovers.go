@@ -392,3 +392,15 @@ func (s *S3) deleteBefore(ctx context.Context, name string, before time.Time) er
 	}
 	return err
 }
+
+// RemoveFile deletes the object.
+func (s *S3) RemoveFile(ctx context.Context, name string) error {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	_, err := s.client.do(ctx, &s3Request{method: http.MethodDelete, key: s.key(name), limit: maxErrorBytes})
+	if err != nil && status(err) != http.StatusNotFound {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
+}

@@ -53,6 +53,9 @@ type Target interface {
 	// List returns what lies directly in dir ("." is the root), sorted by
 	// name. Its error wraps ErrNotFound.
 	List(ctx context.Context, dir string) ([]Entry, error)
+	// URL returns what other programs call a file or directory, which need not be there,
+	// as it is and without escapes: file:///DIR/NAME, or s3://BUCKET/PREFIX/NAME.
+	URL(name string) string
 	// Close releases the target; uploads must have ended.
 	Close() error
 }
@@ -73,6 +76,9 @@ type Collector interface {
 	// then its space is freed. After a crash between the two the rest is a
 	// leftover. Its error wraps ErrNotFound.
 	Remove(ctx context.Context, dir string) error
+	// RemoveFile removes a file that Update has made and that is of no use any more; it
+	// is no error where there is none. After a crash it may be there again.
+	RemoveFile(ctx context.Context, name string) error
 }
 
 // Leftover is an upload that was not ended, or is not yet.

@@ -24,7 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) target.Target) {
 	for name, test := range map[string]func(t *testing.T, tg target.Target){
 		"commit": commit, "abort": abort, "first wins": firstWins, "update": update, "update together": updateTogether, "names": names,
 		"open files": openFiles, "cancelled": cancelled, "parallel": parallel, "same id": sameID,
-		"leftovers": leftovers, "remove": remove, "resume": resume, "resume states": resumeStates,
+		"leftovers": leftovers, "remove": remove, "remove file": removeFile, "urls": urls, "resume": resume, "resume states": resumeStates,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -483,4 +483,47 @@ func remove(t *testing.T, tg target.Target) {
 		t.Fatal(err)
 	}
 	same(t, tg, map[string]string{"job/run=1/_manifest": "new", "job/run=2/sub/part-0": "2", "job/run=2/_manifest": "all"})
+}
+
+// removeFile: a file that Update has made is gone, and nothing else; one that is not there
+// is no error, nor a reason to touch what lies around it.
+func removeFile(t *testing.T, tg target.Target) {
+	c, ok := tg.(target.Collector)
+	if !ok {
+		t.Skip("the target is no Collector")
+	}
+	for _, name := range []string{"job/metadata/a", "job/metadata/b", "job/c"} {
+		if err := set(t.Context(), tg, name, "content of "+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := c.RemoveFile(t.Context(), "job/metadata/a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, tg, map[string]string{"job/metadata/b": "content of job/metadata/b", "job/c": "content of job/c"})
+	for _, name := range []string{"../x", "", "/x"} {
+		if err := c.RemoveFile(t.Context(), name); err == nil {
+			t.Errorf("Got no error for RemoveFile(%q)", name)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.RemoveFile(ctx, "job/c"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v with a context that has ended", err)
+	}
+	same(t, tg, map[string]string{"job/metadata/b": "content of job/metadata/b", "job/c": "content of job/c"})
+}
+
+// urls: names follow the URL of the root.
+func urls(t *testing.T, tg target.Target) {
+	root := tg.URL(".")
+	scheme, rest, ok := strings.Cut(root, "://")
+	if !ok || scheme != "file" && scheme != "s3" || rest == "" || strings.HasSuffix(rest, "/") {
+		t.Errorf("Got %q for the root", root)
+	}
+	if got, want := tg.URL("job/run=1/a b%"), root+"/job/run=1/a b%"; got != want {
+		t.Errorf("Got %q, want %q", got, want)
+	}
 }
