@@ -175,17 +175,19 @@ func (c *collection) runs(ctx context.Context) error {
 			unknown[r.Job] = max(unknown[r.Job], secondOf(r.Dir))
 		}
 	}
+	var found []judged // of the job
 	for i := range all {
 		r := &all[i]
 		if i == 0 || all[i-1].Job != r.Job {
-			rank, latest = 0, false
+			c.takeRuns(ctx, found)
+			rank, latest, found = 0, false, nil
 		}
 		keep, ok := c.Keep[r.Job]
 		if !ok {
 			continue
 		}
 		if r.Err != nil {
-			c.found = append(c.found, Garbage{Job: r.Job, Name: r.Dir, Reason: fmt.Sprintf("its manifest cannot be read: %v", r.Err), Stays: true})
+			found = append(found, judged{r, fmt.Sprintf("its manifest cannot be read: %v", r.Err), true})
 			continue
 		}
 		// The newest come first. Until the latest one was met, a run is newer:
@@ -193,11 +195,11 @@ func (c *collection) runs(ctx context.Context) error {
 		reason, goes := keep.lets(rank, c.Now().Sub(r.FinishedAt))
 		goes = goes && r.RunID != c.Made
 		if latest && goes && secondOf(r.Dir) <= unknown[r.Job] {
-			c.found = append(c.found, Garbage{Job: r.Job, Name: r.Dir, Reason: "a later run, whose manifest cannot be read, may go on from it", Stays: true})
+			found = append(found, judged{r, "a later run, whose manifest cannot be read, may go on from it", true})
 			goes = false
 		}
 		if latest && goes && !needed[r.Dir] {
-			c.take(ctx, Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: reason}, func() error { return c.target.Remove(ctx, r.Dir) })
+			found = append(found, judged{r, reason, false})
 		}
 		if r.Base != "" && (!latest || !goes || needed[r.Dir]) {
 			needed[r.Base] = true
@@ -205,7 +207,51 @@ func (c *collection) runs(ctx context.Context) error {
 		rank++
 		latest = latest || r.Latest
 	}
+	c.takeRuns(ctx, found)
 	return ctx.Err()
+}
+
+// judged is a run that goes or stays, and why.
+type judged struct {
+	*RunSummary
+	reason string
+	stays  bool
+}
+
+// takeRuns removes those runs of one job that go, once its Iceberg table knows them no more.
+func (c *collection) takeRuns(ctx context.Context, runs []judged) {
+	current, err := c.expire(ctx, runs)
+	for _, r := range runs {
+		g := Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: r.reason, Stays: r.stays}
+		if !r.stays && r.Iceberg && r.RunID == current {
+			g.Reason, g.Stays = "the Iceberg table is this run: what comes later is no snapshot of it", true
+		}
+		c.take(ctx, g, func() error {
+			if r.Iceberg && err != nil {
+				return err
+			}
+			return c.target.Remove(ctx, r.Dir)
+		})
+	}
+}
+
+// expire takes the runs of one job that go from its Iceberg table, where that has any of
+// them, and returns the id of the run that the table is, which is to stay.
+func (c *collection) expire(ctx context.Context, runs []judged) (current string, err error) {
+	var ids []string
+	for _, r := range runs {
+		if r.Iceberg && !r.stays {
+			ids = append(ids, r.RunID)
+		}
+	}
+	if len(ids) == 0 || ctx.Err() != nil {
+		return "", nil
+	}
+	table := icebergTable(c.target, runs[0].Job)
+	if current, err = table.Current(ctx); err == nil && !c.DryRun {
+		err = table.Expire(ctx, ids)
+	}
+	return current, err
 }
 
 // list returns the runs that are looked at.

@@ -17,10 +17,16 @@ func TestCompileErrors(t *testing.T) {
 		change func(s *Spec)
 		want   []string
 	}{
-		"name":        {"../x", func(*Spec) {}, []string{`name: "../x" is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100`}},
-		"no table":    {"j", func(s *Spec) { s.Table = "" }, []string{"table: it is missing"}},
-		"table":       {"j", func(s *Spec) { s.Table = "u" }, []string{"table: it is u, but the schema is of t"}},
-		"columns":     {"j", func(s *Spec) { s.Columns[0].Type = "int" }, []string{`columns[0].type: "int" is no type (did you mean "int64"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`}},
+		"name":     {"../x", func(*Spec) {}, []string{`name: "../x" is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100`}},
+		"no table": {"j", func(s *Spec) { s.Table = "" }, []string{"table: it is missing"}},
+		"table":    {"j", func(s *Spec) { s.Table = "u" }, []string{"table: it is u, but the schema is of t"}},
+		"columns":  {"j", func(s *Spec) { s.Columns[0].Type = "int" }, []string{`columns[0].type: "int" is no type (did you mean "int64"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`}},
+		"iceberg":  {"j", func(s *Spec) { s.Iceberg, s.Formats = true, []string{"arrow"} }, []string{"iceberg: its files are those of Parquet, which formats has not"}},
+		"iceberg of increments": {"j", func(s *Spec) { s.Iceberg, s.Incremental.FullEvery = true, 2 }, []string{
+			"columns: an increment says of each row whether it is there: add {name: op, from: $op, type: string}",
+			"columns: increments are put together by the row key: add a column from $row of type string or bytes, in no coding that gives two keys one value",
+			"iceberg: runs of a job with incremental have the changed rows alone, and a snapshot has all",
+		}},
 		"format":      {"j", func(s *Spec) { s.Formats = []string{"parquet", "csv", "parquet"} }, []string{`formats[1]: "csv" is no format; it is parquet or arrow`, "formats[2]: parquet is given twice"}},
 		"compression": {"j", func(s *Spec) { s.Compression = "snappy" }, []string{`compression: "snappy" is no codec of Arrow files; it is one of [none lz4 zstd]`}},
 		"rows": {"j", func(s *Spec) { s.StartRow, s.StopRow = `b\xZZ`, "" }, []string{

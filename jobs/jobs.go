@@ -121,6 +121,10 @@ type Spec struct {
 	// Keep is how long published runs are kept. The daemon removes those beyond it after
 	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
+	// Iceberg makes the Parquet files of the job's runs an Apache Iceberg table, too, in the
+	// job's directory below out, of which each run is a snapshot that replaces the one before
+	// (docs/iceberg.md). Default: false.
+	Iceberg bool `yaml:"iceberg,omitempty" json:",omitempty"`
 	// Incremental makes runs between two full ones hold the changed rows only.
 	Incremental Incremental `yaml:"incremental,omitempty"`
 	// Schedule is when the daemon runs the job by itself.
@@ -228,6 +232,12 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.layout.compile(bad)
 	if j.schema != nil {
 		j.layout.columns, j.layout.order = j.schema.Columns(), columnar.Ascending(j.schema.Order()...)
+	}
+	if s.Iceberg && j.schema != nil {
+		checkIceberg(j.formats, j.schema.Columns(), bad)
+	}
+	if s.Iceberg && s.Incremental != (Incremental{}) {
+		bad("iceberg", "runs of a job with incremental have the changed rows alone, and a snapshot has all")
 	}
 	j.compilePartitions(bad)
 	j.compileSort(bad)

@@ -208,7 +208,7 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{
 		FormatVersion: ManifestVersion, Job: r.Join.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Offsets: []Offset{}, Rows: string(columnar.PerRow), SortedBy: names(r.Join.layout.order),
-		Families: []string{}, Engine: r.Engine, Version: r.Version, Join: info,
+		Families: []string{}, Engine: r.Engine, Version: r.Version, Join: info, Iceberg: r.Join.spec.Iceberg,
 	}
 	from := r.Join.joined.Sources()
 	for i, c := range r.Join.layout.columns {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/iceberg"
 	"sluice/jobs/join"
 	"sluice/jobs/schedule"
 )
@@ -33,6 +34,8 @@ type JoinSpec struct {
 	RowGroupBytes int64 `yaml:"row_group_bytes,omitempty"`
 	// Compression is as in a job.
 	Compression string `yaml:"compression,omitempty"`
+	// Iceberg is as in a job.
+	Iceberg bool `yaml:"iceberg,omitempty"`
 	// Schedule is when the daemon joins. Default: only when somebody does.
 	Schedule schedule.Spec `yaml:"schedule,omitempty"`
 	// Keep is how long published runs are kept. The daemon removes those beyond it after
@@ -118,6 +121,9 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 		bad("method", "a lookup asks a table for rows; published runs are joined by merge or hash")
 	}
 	j.format = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
+	if s.Iceberg {
+		checkIceberg(j.format, nil, bad)
+	}
 	j.spec.Keep.check(bad)
 	j.schedule = compileSchedule(name, s.Out, &j.spec.Schedule, bad)
 	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
@@ -137,6 +143,11 @@ func (j *Join) compile(left, right []columnar.Column) (err error) {
 		return err
 	}
 	j.layout.columns, j.layout.order = j.joined.Columns(), columnar.Ascending(j.joined.Order()...)
+	if j.spec.Iceberg {
+		if err := iceberg.Check(j.layout.columns); err != nil {
+			return &columnar.SpecError{Path: "iceberg", Problem: err.Error()}
+		}
+	}
 	if j.spec.Method == join.Lookup {
 		return j.checkLookup()
 	}

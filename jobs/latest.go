@@ -60,8 +60,15 @@ func announce(ctx context.Context, t target.Target, dir string, m *Manifest, dat
 	return nil
 }
 
-// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
+// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data, once
+// its Iceberg table does, where it has one: whoever makes up for a process that was killed
+// in between looks at the file.
 func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
+	if m.Iceberg {
+		if err := publishSnapshot(ctx, t, dir, m); err != nil {
+			return err
+		}
+	}
 	return point(ctx, t, m.Job, &Latest{
 		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
 		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hexSHA256(data),

@@ -26,6 +26,7 @@ type RunSummary struct {
 	Bytes       int64
 	Formats     []string
 	Latest      bool // the job's _latest.json names it
+	Iceberg     bool // it was made a snapshot of the job's Iceberg table
 	// Base is the directory, below the listed one, of the run that an increment
 	// goes on from; empty = it is full.
 	Base string
@@ -108,6 +109,7 @@ func summarize(ctx context.Context, t target.Target, job, dir string) (RunSummar
 	if m.increment() {
 		s.Base = path.Join(job, m.Incremental.Base)
 	}
+	s.Iceberg = m.Iceberg
 	s.RunID, s.LogicalTime, s.FinishedAt, s.Table, s.Sequence = m.RunID, m.LogicalTime, m.FinishedAt, m.Table, m.Sequence
 	if m.Join != nil {
 		s.Table = m.Join.Left.Job + " " + m.Join.Kind + " join " + m.Join.Right.Job

@@ -53,10 +53,11 @@ type Manifest struct {
 	PartitionBy   []string             `json:"partition_by,omitempty"` // columns that directories say and files have not
 	StartRow      string               `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string               `json:"stop_row"`
-	Families      []string             `json:"families"`         // read; empty = all
-	Filter        string               `json:"filter,omitempty"` // filter string, or JSON; empty = none
-	Where         []columnar.Predicate `json:"where,omitempty"`  // conditions on columns; empty = none
-	Join          *JoinInfo            `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
+	Families      []string             `json:"families"`          // read; empty = all
+	Filter        string               `json:"filter,omitempty"`  // filter string, or JSON; empty = none
+	Where         []columnar.Predicate `json:"where,omitempty"`   // conditions on columns; empty = none
+	Join          *JoinInfo            `json:"join,omitempty"`    // how two sides were joined; nil = a table was exported
+	Iceberg       bool                 `json:"iceberg,omitempty"` // it is a snapshot of the Iceberg table in the job's directory
 	// Incremental says what a run of an incremental job is; nil = of another.
 	Incremental *IncrementInfo `json:"incremental,omitempty"`
 	Files       []File         `json:"files"`  // by format, then key order

@@ -248,7 +248,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
 		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: columnar.EscapeKey(r.Job.rows.Start), StopRow: columnar.EscapeKey(r.Job.rows.Stop),
-		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Engine: r.Engine, Version: r.Version,
+		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Iceberg: r.Job.spec.Iceberg, Engine: r.Engine, Version: r.Version,
 	}
 	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
 		m.RowKey = key

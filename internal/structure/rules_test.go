@@ -46,6 +46,7 @@ var packages = map[string][]string{
 	"jobs/parquetfile": {"jobs/columnar", "internal/turns"},
 	"jobs/arrowfile":   {"jobs/columnar", "internal/turns"},
 	"jobs/target":      {"internal/filelock"},
+	"jobs/iceberg":     {"jobs/columnar", "jobs/target"},
 	"jobs/join":        {"jobs/columnar", "jobs/spill"},
 	"jobs/spill":       {"jobs/columnar"},
 	"jobs/rowsort":     {"jobs/columnar", "jobs/spill", "internal/turns"},
@@ -56,7 +57,7 @@ var packages = map[string][]string{
 	"jobs/tables":      {"cell", "region", "store", "counters", "jobs/columnar", "jobs/history", "jobs/instant", "jobs/schedule", "jobs/target", "jobs/work"},
 	"jobs": {
 		"cell", "region", "store", "counters",
-		"jobs/arrowfile", "jobs/columnar", "jobs/instant", "jobs/join", "jobs/parquetfile", "jobs/rowsort", "jobs/schedule", "jobs/spill", "jobs/target", "jobs/work",
+		"jobs/arrowfile", "jobs/columnar", "jobs/iceberg", "jobs/instant", "jobs/join", "jobs/parquetfile", "jobs/rowsort", "jobs/schedule", "jobs/spill", "jobs/target", "jobs/work",
 	},
 
 	"jobs/columnar/columnartest": {"jobs/columnar", "internal/turns"},

@@ -1,0 +1,285 @@
+package iceberg
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/jobs/target"
+)
+
+const (
+	metadataDir = "metadata"
+	versionHint = "version-hint.text"
+	// keptVersions is how many versions of the metadata before the newest one stay, for
+	// readers that have begun with them.
+	keptVersions = 10
+	// maxCommits bounds how often a commit is tried: somebody else has made one each time.
+	maxCommits = 100
+	// maxMetadataBytes bounds what is read as metadata: some 700 bytes a snapshot.
+	maxMetadataBytes = 16 << 20
+)
+
+// name returns the name, below Target, of a file of the metadata.
+func (t *Table) name(file string) string { return path.Join(t.Dir, metadataDir, file) }
+
+// versionName is the file of a version of the metadata.
+func versionName(n int) string { return fmt.Sprintf("v%d.metadata.json", n) }
+
+// versionOf returns the version that a file is; ok is false for others.
+func versionOf(file string) (n int, ok bool) {
+	text, json := strings.CutSuffix(file, ".metadata.json")
+	text, v := strings.CutPrefix(text, "v")
+	n, err := strconv.Atoi(text)
+	return n, json && v && err == nil && n > 0 && versionName(n) == file
+}
+
+// read returns the newest version of the metadata; nil and 0 = there is none.
+func (t *Table) read(ctx context.Context) (m *metadata, version int, err error) {
+	files, err := t.Target.List(ctx, t.name(""))
+	if errors.Is(err, target.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, f := range files {
+		n, ok := versionOf(f.Name)
+		if !ok && strings.HasSuffix(f.Name, ".metadata.json") {
+			return nil, 0, fmt.Errorf("%w: %s has %s, as catalogs write it", ErrForeign, t.name(""), f.Name)
+		}
+		version = max(version, n)
+	}
+	if version == 0 {
+		return nil, 0, nil
+	}
+	name := t.name(versionName(version))
+	data, err := target.ReadFile(ctx, t.Target, name, maxMetadataBytes)
+	if err != nil {
+		return nil, 0, err
+	}
+	if m, err = decode(data); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, version, nil
+}
+
+// commit makes what change makes of the table its next version. change gets nil where
+// there is no table, may change what it gets, and returns nil where nothing is to be done.
+// It is called again where another commit was faster.
+func (t *Table) commit(ctx context.Context, change func(m *metadata) (*metadata, error)) error {
+	for range maxCommits {
+		m, version, err := t.read(ctx)
+		if errors.Is(err, target.ErrNotFound) {
+			continue // versions have gone by since the list
+		}
+		if err != nil {
+			return err
+		}
+		was := int64(0)
+		if m != nil {
+			was = m.LastUpdated
+		}
+		next, err := change(m)
+		if err != nil || next == nil {
+			return err
+		}
+		if version > 0 {
+			next.MetadataLog = append(next.MetadataLog, previousFile{Time: was, File: next.Location + "/" + metadataDir + "/" + versionName(version)})
+			next.MetadataLog = next.MetadataLog[max(0, len(next.MetadataLog)-keptVersions):]
+		}
+		data, err := next.encode()
+		if err != nil {
+			return err
+		}
+		first, err := t.create(ctx, versionName(version+1), data)
+		if err != nil {
+			return err
+		}
+		if !first {
+			continue
+		}
+		if err := t.hint(ctx, version+1); err != nil {
+			return err
+		}
+		// The table is what it is to be. What is left now goes with the next commit.
+		_ = t.sweep(ctx, next, version+1)
+		return nil
+	}
+	return fmt.Errorf("%w: others have committed %d times meanwhile", target.ErrBusy, maxCommits)
+}
+
+// create makes a file of the metadata, and reports false where it is another one's.
+func (t *Table) create(ctx context.Context, file string, data []byte) (first bool, err error) {
+	err = t.Target.Update(ctx, t.name(file), func(old []byte) ([]byte, error) {
+		first = old == nil || bytes.Equal(old, data)
+		if !first {
+			return nil, nil
+		}
+		return data, nil
+	})
+	return first, err
+}
+
+// hint makes the hint say a version, unless it says a later one.
+func (t *Table) hint(ctx context.Context, version int) error {
+	return t.Target.Update(ctx, t.name(versionHint), func(old []byte) ([]byte, error) {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(old))); err == nil && n >= version {
+			return nil, nil
+		}
+		return []byte(strconv.Itoa(version)), nil
+	})
+}
+
+// Avro files are named SEQUENCE-RANDOM-KIND: those of one snapshot begin alike, and those
+// of a commit that another was faster than with what no snapshot has.
+
+// stemOf returns how the names of a snapshot's files begin, and its sequence; ok is false
+// for other files.
+func stemOf(file string) (stem string, sequence int64, ok bool) {
+	parts := strings.Split(file, "-")
+	if len(parts) != 3 || !strings.HasSuffix(file, ".avro") {
+		return "", 0, false
+	}
+	sequence, err := strconv.ParseInt(parts[0], 10, 64)
+	return parts[0] + "-" + parts[1], sequence, err == nil
+}
+
+// sweep removes what version of the table, m, has no use of any more: old versions, the
+// files of expired snapshots, and those of commits that others were faster than.
+func (t *Table) sweep(ctx context.Context, m *metadata, version int) error {
+	c, ok := t.Target.(target.Collector)
+	if !ok {
+		return nil
+	}
+	files, err := t.Target.List(ctx, t.name(""))
+	if err != nil {
+		return err
+	}
+	var used []string
+	for i := range m.Snapshots {
+		stem, _, _ := stemOf(path.Base(m.Snapshots[i].ManifestList))
+		used = append(used, stem)
+	}
+	for _, f := range files {
+		n, old := versionOf(f.Name)
+		old = old && n < version-keptVersions
+		stem, sequence, avro := stemOf(f.Name)
+		// A later sequence is one of a commit at work.
+		if old || avro && sequence <= m.LastSequence && !slices.Contains(used, stem) {
+			if err := c.RemoveFile(ctx, t.name(f.Name)); err != nil && !errors.Is(err, target.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addSnapshot writes the manifests of a snapshot of r, which replaces the files of
+// replaced, those of the current snapshot, or where that is nil nobody knows which, and
+// makes it the current one.
+func (t *Table) addSnapshot(ctx context.Context, m *metadata, r, replaced *Run) error {
+	w := manifestWriter{table: t, metadata: m, snapshot: snapshot{ID: m.snapshotID(r.ID), Sequence: m.LastSequence + 1}}
+	w.stem = fmt.Sprintf("%d-%s", w.snapshot.Sequence, rand.Text())
+	current, deleted := m.current(), m.CurrentSchemaID
+	m.setSchema(r.Columns)
+	if m.unbind(); m.current() == nil {
+		replaced = nil
+	}
+	if replaced != nil {
+		w.snapshot.Parent = current.ID
+		if _, err := w.write(ctx, replaced, statusDeleted, deleted, current.Sequence); err != nil {
+			return err
+		}
+	}
+	added, err := w.write(ctx, r, statusAdded, m.CurrentSchemaID, w.snapshot.Sequence)
+	if err != nil {
+		return err
+	}
+	m.DefaultSpecID, m.DefaultSortOrder = added.spec.ID, added.order
+	w.snapshot.SchemaID, w.snapshot.Summary = m.CurrentSchemaID, summary(r, replaced)
+	w.snapshot.Summary[summarySpecs] = w.specs(added)
+	if err := w.list(ctx); err != nil {
+		return err
+	}
+	m.add(w.snapshot, r.FinishedAt)
+	return nil
+}
+
+// manifestWriter writes the manifests of a snapshot.
+type manifestWriter struct {
+	table     *Table
+	metadata  *metadata
+	snapshot  snapshot
+	stem      string // of the names of its files
+	manifests []manifestFile
+}
+
+// write writes the manifests of the files of r, which have a status since the snapshot, and
+// were added in that of the sequence.
+func (w *manifestWriter) write(ctx context.Context, r *Run, status, schema int, sequence int64) (*entries, error) {
+	m := w.metadata
+	e := &entries{run: r, schema: m.schema(schema), status: status, snapshot: w.snapshot.ID, sequence: sequence, location: m.Location}
+	var err error
+	if e.spec, err = m.spec(r.Columns, r.PartitionBy); err != nil {
+		return nil, err
+	}
+	if e.order, err = m.order(r.Columns, r.Order); err != nil {
+		return nil, err
+	}
+	return e, e.manifests(func(data []byte, files []File) error {
+		f := manifestFile{name: fmt.Sprintf("%s-m%d.avro", w.stem, len(w.manifests)), bytes: len(data), spec: e.spec.ID, minSequence: sequence}
+		if status == statusAdded {
+			f.added = totalsOf(files)
+		} else {
+			f.deleted = totalsOf(files)
+		}
+		w.manifests = append(w.manifests, f)
+		return w.table.write(ctx, f.name, data)
+	})
+}
+
+// specs returns the ids of the partition specs of the files, and of those that are replaced.
+func (w *manifestWriter) specs(added *entries) string {
+	ids := []int{added.spec.ID}
+	for i := range w.manifests {
+		ids = append(ids, w.manifests[i].spec)
+	}
+	slices.Sort(ids)
+	return strings.Trim(fmt.Sprint(slices.Compact(ids)), "[]")
+}
+
+// list writes the list of the manifests, and makes it the snapshot's.
+func (w *manifestWriter) list(ctx context.Context) error {
+	dir, name := w.metadata.Location+"/"+metadataDir, w.stem+"-list.avro"
+	data, err := manifestList(&w.snapshot, dir, w.manifests)
+	if err != nil {
+		return err
+	}
+	w.snapshot.ManifestList = dir + "/" + name
+	return w.table.write(ctx, name, data)
+}
+
+// write makes a file of the metadata whose name nobody else has.
+func (t *Table) write(ctx context.Context, file string, data []byte) error {
+	first, err := t.create(ctx, file, data)
+	if err == nil && !first {
+		err = fmt.Errorf("%w: %s is there", ErrForeign, t.name(file))
+	}
+	return err
+}
+
+// schema returns a schema by its id; nil = there is none.
+func (m *metadata) schema(id int) *schema {
+	i := slices.IndexFunc(m.Schemas, func(s schema) bool { return s.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &m.Schemas[i]
+}
