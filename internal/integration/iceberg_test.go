@@ -263,3 +263,69 @@ func TestIcebergResumed(t *testing.T) {
 		t.Errorf("columns %v", names)
 	}
 }
+
+// The same tables are read by Iceberg's own library, in Spark: each snapshot, by bounds, and
+// what has changed between two.
+func TestIcebergSpark(t *testing.T) {
+	if !soaking {
+		t.Skip("SLUICE_SOAK is not set: Spark reads in make soak")
+	}
+	python := python(t)
+	if out, err := exec.CommandContext(t.Context(), python, "-c", "import pyspark").CombinedOutput(); err != nil {
+		t.Skipf("no pyspark: %v\n%s", err, out)
+	}
+	tg, err := target.CreateLocal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	spec := icebergSpec()
+	var want struct {
+		Current             []string
+		Snapshots           [][]string
+		Filtered, Ancestors int
+		Changes             map[string]int
+	}
+	export := func(day, n int) {
+		t.Helper()
+		_, rows := exportIceberg(t, tg, spec, day, n)
+		want.Current, want.Filtered = []string{}, 0
+		for _, row := range rows {
+			text, err := json.Marshal([]any{row["key"], row["number"]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Current = append(want.Current, strings.ReplaceAll(string(text), `",`, `", `))
+			if row["key"].(string) >= "r4" {
+				want.Filtered++
+			}
+		}
+		slices.Sort(want.Current)
+		want.Snapshots = append(want.Snapshots, want.Current)
+		want.Ancestors++
+	}
+	export(1, 9)
+	spec.Columns = append(spec.Columns[1:2:2], spec.Columns[0], spec.Columns[2])
+	spec.Columns[2].Type = "string"
+	spec.PartitionBy = []string{"day"}
+	spec.Sort = []jobs.SortColumn{{Column: "number", Order: jobs.Descending}}
+	export(2, 8)
+	export(3, 0)
+	export(4, 7)
+	want.Changes = map[string]int{"DELETE": 9, "INSERT": 8}
+	cmd := exec.CommandContext(t.Context(), python, filepath.Join(ModuleRoot(t), "internal", "integration", "icebergspark.py"), tg.URL("."), "views", "key")
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("icebergspark.py: %v\n%s", err, out)
+	}
+	_, result, _ := strings.Cut(string(out), "RESULT ")
+	got := want
+	got.Current, got.Snapshots, got.Changes = nil, nil, nil
+	if err := json.Unmarshal([]byte(result), &got); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
