@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"sluice/internal/spelling"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/pipeline"
@@ -447,7 +448,7 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 	}
 	var unknown *mapping.NoTableError
 	if errors.As(err, &unknown) {
-		if near := nearest(unknown.Table, d.tables); near != "" {
+		if near := spelling.Hint(unknown.Table, d.tables); near != "" {
 			hint = near
 		}
 	}
