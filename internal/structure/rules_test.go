@@ -21,7 +21,7 @@ var packages = map[string][]string{
 
 	"store":             {"cell", "region", "internal/turns"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
-	"store/pebblestore": {"cell", "region", "counters", "store", "internal/openfiles", "internal/prefetch", "internal/turns"},
+	"store/pebblestore": {"cell", "region", "counters", "store", "internal/lastknown", "internal/openfiles", "internal/prefetch", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store", "internal/thinned"},
 
@@ -89,6 +89,7 @@ var packages = map[string][]string{
 	"internal/structure":   {},
 	"internal/cmemory":     {},
 	"internal/filelock":    {},
+	"internal/lastknown":   {},
 	"internal/openfiles":   {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
