@@ -427,8 +427,8 @@ func (m *tableImport) apply(ctx context.Context, f *File) error {
 	m.batch.Bulk = true
 	err := m.To.Apply(ctx, &m.batch)
 	if refused := (*store.BatchError)(nil); errors.As(err, &refused) {
-		if at := refused.Refused[0].Offset; at >= 0 && at < int64(len(m.rows)) {
-			return &RowError{File: f.Path, Row: m.rows[at], Err: refused.Refused[0].Err}
+		if r := &refused.Refused[0]; r.Offset >= 0 && r.Offset < int64(len(m.rows)) {
+			return &RowError{File: f.Path, Row: m.rows[r.Offset], Err: r}
 		}
 	}
 	if err != nil {

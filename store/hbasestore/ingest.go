@@ -153,9 +153,9 @@ func (s *Store) checkCounter(ctx context.Context, c *counter) error {
 	switch {
 	case err != nil:
 	case c.distinct && !t.Family(c.family).Distinct:
-		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a DISTINCT family", c.table, c.row, store.ErrRefused, c.family)
+		err = atRow(c.table, c.row, "%w: family %s is not a DISTINCT family", store.ErrRefused, c.family)
 	case !c.distinct && !t.Family(c.family).Counter:
-		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a COUNTER family", c.table, c.row, store.ErrRefused, c.family)
+		err = atRow(c.table, c.row, "%w: family %s is not a COUNTER family", store.ErrRefused, c.family)
 	}
 	return err
 }
