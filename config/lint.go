@@ -22,15 +22,6 @@ import (
 	"sluice/store"
 )
 
-// Lint returns every mistake of the file at path, nil where there is none, or
-// one Problem where it cannot be read.
-func Lint(path string, lookupEnv func(string) (string, bool)) Problems {
-	_, err := Load(path, lookupEnv)
-	var p Problems
-	errors.As(err, &p) // it is never another
-	return p
-}
-
 // lint checks what the types alone do not say.
 func (c *Config) lint(d *decoder) {
 	d.noteUnread()

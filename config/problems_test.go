@@ -586,10 +586,11 @@ func TestDefaultsAndValues(t *testing.T) {
 	}
 }
 
-func TestLintOfAMissingFile(t *testing.T) {
+func TestLoadAMissingFile(t *testing.T) {
 	t.Parallel()
-	if got := config.Lint(filepath.Join(t.TempDir(), "none.yaml"), nil); len(got) != 1 || !strings.Contains(got[0].Hint, "name the file with -c") {
-		t.Errorf("Got %v", got)
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	if got, ok := errors.AsType[config.Problems](err); !ok || len(got) != 1 || !strings.Contains(got[0].Hint, "name the file with -c") {
+		t.Errorf("Got %v", err)
 	}
 }
 
