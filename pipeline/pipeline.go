@@ -64,7 +64,10 @@ func New(o *Options) (*Pipeline, error) {
 	}
 	p := &Pipeline{opts: *o, retry: firstRetryWait, status: newStatus()}
 	if err := p.opts.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pipeline %s: %w", o.Name, err)
+	}
+	if err := p.opts.setDefaults(); err != nil {
+		return nil, fmt.Errorf("pipeline %s: %w", o.Name, err)
 	}
 	p.buffers = buffer.BudgetOf(p.opts.Memory.Buffered())
 	switch {
