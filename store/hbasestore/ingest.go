@@ -89,15 +89,13 @@ func (s *Store) refuse(ctx context.Context, ms []store.Mutation, of []int, errs 
 	return refused.err()
 }
 
-// joinRefusals returns the refusals of two errors, one an offset.
+// joinRefusals returns the refusals that errs have.
 func joinRefusals(errs ...error) refusals {
 	var all refusals
 	for _, err := range errs {
 		var b *store.BatchError
 		if errors.As(err, &b) {
-			for _, r := range b.Refused {
-				all.add(context.Background(), r.Offset, r.Table, r.Row, r.Err)
-			}
+			all = append(all, b.Refused...)
 		}
 	}
 	return all
