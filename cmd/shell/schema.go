@@ -365,7 +365,7 @@ func cloneTableSchema(s *session, args []any) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		splits = splitKeys(m)
+		splits = m.Splits()
 	}
 	clone := t.Clone()
 	clone.Name = text(args[1])
