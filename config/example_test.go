@@ -32,6 +32,6 @@ pipelines:
 	}
 	// Output:
 	// views.yaml:5:35: unknown attribute "COUNTR" of a column family (did you mean "COUNTER"?)
-	// views.yaml:13:14: no function uper (did you mean upper?)
+	// views.yaml:13:14: no function uper (did you mean "upper"?)
 	// views.yaml:14:30: family c of table counts takes no increments (declare it with COUNTER: true)
 }

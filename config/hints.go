@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -125,7 +126,7 @@ func textHint(first string) string {
 
 // keyHint says where a key belongs that the struct with these fields does not have.
 func keyHint(key string, fields []string) string {
-	if hint := nearest(key, fields); hint != "" {
+	if hint := spelling.Hint(key, fields); hint != "" {
 		return hint
 	}
 	places := keyPlaces(reflect.TypeFor[Config](), "", key, 0)

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"sluice/internal/spelling"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/pipeline"
@@ -20,15 +21,6 @@ import (
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
-
-// Lint returns every mistake of the file at path, nil where there is none, or
-// one Problem where it cannot be read.
-func Lint(path string, lookupEnv func(string) (string, bool)) Problems {
-	_, err := Load(path, lookupEnv)
-	var p Problems
-	errors.As(err, &p) // it is never another
-	return p
-}
 
 // lint checks what the types alone do not say.
 func (c *Config) lint(d *decoder) {
@@ -246,30 +238,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		if !isName(name) {
 			report(path, "", "the name of a pipeline is 1 to %d bytes of printable text, and not . or ..: paths, metrics and rows have it", maxName)
 		}
-		if len(p.Topics) == 0 && d.has(join(path, "topics")) {
-			report(join(path, "topics"), "", "topics is empty: name at least one")
-		}
-		seen := map[string]bool{}
-		for i, t := range p.Topics {
-			at := fmt.Sprintf("%s[%d]", join(path, "topics"), i)
-			switch err := kafka.CheckTopicName(t); {
-			case err != nil:
-				report(at, "", "%v", err)
-			case seen[t]:
-				report(at, "", "topic %s is named twice", t)
-			case t == p.DeadLetters.Topic:
-				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s is read by the same pipeline: refused records would go round for ever", t)
-			}
-			seen[t] = true
-		}
-		if t := p.DeadLetters.Topic; t != "" {
-			if err := kafka.CheckTopicName(t); err != nil {
-				report(join(path, "dead_letters.topic"), "", "%v", err)
-			}
-			if round := c.deadLettersRound(name); round != nil {
-				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s comes back to this pipeline by way of %s: records that all refuse would go round for ever", t, strings.Join(round, ", "))
-			}
-		}
+		c.lintTopics(d, report, name, &p)
 		if p.Group == "" && d.has(join(path, "group")) {
 			report(join(path, "group"), "name a consumer group that no other pipeline has", "group is empty")
 		}
@@ -277,62 +246,111 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)
 		}
 		groups[p.Group] = name
-		if len(p.Partitions) > 0 && p.Assign != "static" {
-			report(join(path, "partitions"), "add assign: static", "partitions are named, but the group assigns them")
-		}
-		for i, n := range p.Partitions {
-			at := fmt.Sprintf("%s[%d]", join(path, "partitions"), i)
-			switch {
-			case n < 0 || n > math.MaxInt32:
-				report(at, "", "%d is no partition", n)
-			case slices.Contains(p.Partitions[:i], n):
-				report(at, "", "partition %d is named twice", n)
-			}
-		}
-		for _, n := range []struct {
-			key          string
-			v, low, high int64
-		}{
-			{"in_flight", int64(p.InFlight), 1, 8},
-			{"flush.records", int64(p.Flush.Records), 1, 1 << 20},
-			{"flush.bytes", int64(p.Flush.Bytes), 1 << 16, 1 << 30},
-			{"dead_letters.retries", int64(p.DeadLetters.Retries), 1, 1000},
-			{"dead_letters.trip_at", int64(p.DeadLetters.TripAt), 0, 99},
-			{"dead_letters.window", int64(p.DeadLetters.Window), 1, 1 << 20},
-			{"backfill.lag", int64(p.Backfill.Lag), 0, 1 << 40},
-			{"backfill.records", int64(p.Backfill.Records), 1, 1 << 20},
-			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
-			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
-			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
-			{"fetch.max_batch_bytes", int64(p.Fetch.MaxBatchBytes), 0, maxMaxBatchBytes},
-			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 10, 1 << 40},
-		} {
-			if n.v < n.low || n.v > n.high {
-				report(join(path, n.key), "", "%s is %d, must be %d..%d", n.key, n.v, n.low, n.high)
-			}
-		}
-		for _, class := range slices.Sorted(maps.Keys(p.DeadLetters.Policies)) {
-			at := join(join(path, "dead_letters.policies"), class)
-			if known := pipeline.Classes(); !slices.Contains(known, class) {
-				report(at, didYouMean(class, known), "no record is refused with the class %q", class)
-			} else if why := p.Spec.Never(class); why != "" {
-				d.warn(at, "remove the policy, if it is not one that pipelines share", "this pipeline refuses no record with the class %s: %s", class, why)
-			}
-			if name := p.DeadLetters.Policies[class]; !slices.Contains(pipeline.PolicyNames(), name) {
-				report(at, didYouMean(name, pipeline.PolicyNames()), "not a policy: write dlq, drop, fail or retry")
-			}
-		}
-		if err := c.readSchema(&p.Decode); err != nil {
-			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
-		} else if plan, err := mapping.Compile(c.rules(&p), find); err != nil {
-			d.specErrors(path, err)
-		} else {
-			for _, h := range plan.Hidden() {
-				d.warn(join(path, h.Path), hiddenHint(h.Name), "%s is of the record here, and %s has a field %s, too", h.Name, p.Decode.Format, h.Name)
-			}
-		}
+		p.lintPartitions(path, report)
+		p.lintBounds(path, report)
+		p.lintPolicies(d, path, report)
+		c.lintRules(d, path, report, &p, find)
 		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report, d.has)
+	}
+}
+
+// lintTopics checks what a pipeline reads, and where its dead letters go.
+func (c *Config) lintTopics(d *decoder, report reporter, name string, p *Pipeline) {
+	path := join("pipelines", name)
+	if len(p.Topics) == 0 && d.has(join(path, "topics")) {
+		report(join(path, "topics"), "", "topics is empty: name at least one")
+	}
+	seen := map[string]bool{}
+	for i, t := range p.Topics {
+		at := fmt.Sprintf("%s[%d]", join(path, "topics"), i)
+		switch err := kafka.CheckTopicName(t); {
+		case err != nil:
+			report(at, "", "%v", err)
+		case seen[t]:
+			report(at, "", "topic %s is named twice", t)
+		case t == p.DeadLetters.Topic:
+			report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s is read by the same pipeline: refused records would go round for ever", t)
+		}
+		seen[t] = true
+	}
+	if t := p.DeadLetters.Topic; t != "" {
+		if err := kafka.CheckTopicName(t); err != nil {
+			report(join(path, "dead_letters.topic"), "", "%v", err)
+		}
+		if round := c.deadLettersRound(name); round != nil {
+			report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s comes back to this pipeline by way of %s: records that all refuse would go round for ever", t, strings.Join(round, ", "))
+		}
+	}
+}
+
+// lintPartitions checks the partitions that a pipeline is to read.
+func (p *Pipeline) lintPartitions(path string, report reporter) {
+	if len(p.Partitions) > 0 && p.Assign != "static" {
+		report(join(path, "partitions"), "add assign: static", "partitions are named, but the group assigns them")
+	}
+	for i, n := range p.Partitions {
+		at := fmt.Sprintf("%s[%d]", join(path, "partitions"), i)
+		switch {
+		case n < 0 || n > math.MaxInt32:
+			report(at, "", "%d is no partition", n)
+		case slices.Contains(p.Partitions[:i], n):
+			report(at, "", "partition %d is named twice", n)
+		}
+	}
+}
+
+// lintBounds checks the numbers of a pipeline.
+func (p *Pipeline) lintBounds(path string, report reporter) {
+	for _, n := range []struct {
+		key          string
+		v, low, high int64
+	}{
+		{"in_flight", int64(p.InFlight), 1, 8},
+		{"flush.records", int64(p.Flush.Records), 1, 1 << 20},
+		{"flush.bytes", int64(p.Flush.Bytes), 1 << 16, 1 << 30},
+		{"dead_letters.retries", int64(p.DeadLetters.Retries), 1, 1000},
+		{"dead_letters.trip_at", int64(p.DeadLetters.TripAt), 0, 99},
+		{"dead_letters.window", int64(p.DeadLetters.Window), 1, 1 << 20},
+		{"backfill.lag", int64(p.Backfill.Lag), 0, 1 << 40},
+		{"backfill.records", int64(p.Backfill.Records), 1, 1 << 20},
+		{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
+		{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
+		{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
+		{"fetch.max_batch_bytes", int64(p.Fetch.MaxBatchBytes), 0, maxMaxBatchBytes},
+		{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 10, 1 << 40},
+	} {
+		if n.v < n.low || n.v > n.high {
+			report(join(path, n.key), "", "%s is %d, must be %d..%d", n.key, n.v, n.low, n.high)
+		}
+	}
+}
+
+// lintPolicies checks what becomes of records that are refused.
+func (p *Pipeline) lintPolicies(d *decoder, path string, report reporter) {
+	for _, class := range slices.Sorted(maps.Keys(p.DeadLetters.Policies)) {
+		at := join(join(path, "dead_letters.policies"), class)
+		if known := pipeline.Classes(); !slices.Contains(known, class) {
+			report(at, didYouMean(class, known), "no record is refused with the class %q", class)
+		} else if why := p.Spec.Never(class); why != "" {
+			d.warn(at, "remove the policy, if it is not one that pipelines share", "this pipeline refuses no record with the class %s: %s", class, why)
+		}
+		if name := p.DeadLetters.Policies[class]; !slices.Contains(pipeline.PolicyNames(), name) {
+			report(at, didYouMean(name, pipeline.PolicyNames()), "not a policy: write dlq, drop, fail or retry")
+		}
+	}
+}
+
+// lintRules compiles the rules of a pipeline, after reading the schema of its records.
+func (c *Config) lintRules(d *decoder, path string, report reporter, p *Pipeline, find func(string) *store.TableDescriptor) {
+	if err := c.readSchema(&p.Decode); err != nil {
+		report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
+	} else if plan, err := mapping.Compile(c.rules(p), find); err != nil {
+		d.specErrors(path, err)
+	} else {
+		for _, h := range plan.Hidden() {
+			d.warn(join(path, h.Path), hiddenHint(h.Name), "%s is of the record here, and %s has a field %s, too", h.Name, p.Decode.Format, h.Name)
+		}
 	}
 }
 
@@ -447,7 +465,7 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 	}
 	var unknown *mapping.NoTableError
 	if errors.As(err, &unknown) {
-		if near := nearest(unknown.Table, d.tables); near != "" {
+		if near := spelling.Hint(unknown.Table, d.tables); near != "" {
 			hint = near
 		}
 	}

@@ -91,15 +91,15 @@ func TestMappingProblems(t *testing.T) {
 		got = append(got, p.String())
 	}
 	want := []string{
-		`f.yaml:11:17: no function uper (did you mean upper?)`,
+		`f.yaml:11:17: no function uper (did you mean "upper"?)`,
 		`f.yaml:11:34: ttl is 10ms, must be 1s or more`,
 		`f.yaml:14:42: item is given twice (choose another name)`,
-		`f.yaml:16:25: table events has no family f (did you mean e?)`,
+		`f.yaml:16:25: table events has no family f (did you mean "e"?)`,
 		`f.yaml:16:45: unexpected token EOF`,
-		`f.yaml:16:53: no comparison "abent" (did you mean absent?)`,
+		`f.yaml:16:53: no comparison "abent" (did you mean "absent"?)`,
 		`f.yaml:17:18: family n of table events has COUNTER and takes increments only (use increment, or a family without COUNTER)`,
 		`f.yaml:20:9: a rule that deletes does nothing else (a delete hides what is put at its timestamp: make it a rule of its own, with timestamp: time - 1)`,
-		`f.yaml:21:20: cannot delete a "rows" (did you mean row?)`,
+		`f.yaml:21:20: cannot delete a "rows" (did you mean "row"?)`,
 		`f.yaml:22:13: the family is not given`,
 		`f.yaml:22:13: the qualifier is not given (an expression; "page" in quotes is a constant)`,
 		`f.yaml:22:28: unknown key "famly" in pipelines.p.map[1].delete[1] (did you mean "family"?)`,

@@ -53,7 +53,7 @@ func TestNewcomersMistakes(t *testing.T) {
 		}},
 		{"windows line ends", "\n", "\r\n", nil},
 		{"windows line ends and a mistake", "", "", []string{
-			`f.yaml:21:38: no function dat (did you mean date?)`,
+			`f.yaml:21:38: no function dat (did you mean "date"?)`,
 		}},
 		{"UTF-16", "", "", []string{
 			`f.yaml:1:1: the file is in UTF-16 (save it as UTF-8)`,
@@ -120,7 +120,7 @@ func TestNewcomersMistakes(t *testing.T) {
 			`f.yaml:10:3: key "views" is given twice in pipelines; the first is in line 9 (remove one of them, or give it another name)`,
 		}},
 		{"a family that is not there", "e: {page: page}", "f: {page: page}", []string{
-			`f.yaml:19:11: table events has no family f (did you mean e?)`,
+			`f.yaml:19:11: table events has no family f (did you mean "e"?)`,
 		}},
 		{"a table that is not there", "table: events", "table: event", []string{
 			`f.yaml:15:16: no table event (did you mean "events"?)`,
@@ -132,13 +132,13 @@ func TestNewcomersMistakes(t *testing.T) {
 			`f.yaml:21:13: the family is not given (a COUNTER family of the table)`,
 		}},
 		{"an unknown function", "date(time,", "dat(time,", []string{
-			`f.yaml:21:38: no function dat (did you mean date?)`,
+			`f.yaml:21:38: no function dat (did you mean "date"?)`,
 		}},
 		{"an unknown function unlike any", "date(time,", "strftime(time,", []string{
 			`f.yaml:21:38: no function strftime (there are coalesce, date, decimal, fixed, hash16, hash16_hex, hash32, hash32_hex, hash64, hash64_hex, header, i64, int64, len, lower, minute_of_day, ms_of_day, pad, reverse, reverse_ts, salt, u16, u32, u64, upper, and those of expr-lang)`,
 		}},
 		{"expr's function misspelt", "row: user", "row: trimm(user)", []string{
-			`f.yaml:17:14: no function trimm (did you mean trim?)`,
+			`f.yaml:17:14: no function trimm (did you mean "trim"?)`,
 		}},
 		{"a layout of others", "yyyyMMdd", "YYYYMMDD", []string{
 			`f.yaml:21:50: layout "YYYYMMDD": byte 0: no field YYYY; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes`,
@@ -147,7 +147,7 @@ func TestNewcomersMistakes(t *testing.T) {
 			`f.yaml:13:37: layout "iso8601": byte 0: no field i; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (unix_ms, unix_s, rfc3339, or a layout such as yyyy-MM-dd HH:mm:ss)`,
 		}},
 		{"a time format misspelt", "format: unix_ms", "format: unixms", []string{
-			`f.yaml:13:37: layout "unixms": byte 0: no field u; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (did you mean unix_ms?)`,
+			`f.yaml:13:37: layout "unixms": byte 0: no field u; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (did you mean "unix_ms"?)`,
 		}},
 		{"a zone", "format: unix_ms", "format: yyyy-MM-dd HH:mm:ss, zone: CEST", []string{
 			`f.yaml:13:64: no time zone "CEST": write an IANA name such as Europe/Berlin`,

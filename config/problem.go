@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sluice/internal/spelling"
 )
 
 // Problem is one mistake in a configuration file.
@@ -56,7 +58,7 @@ func (p Problems) sorted() Problems {
 // didYouMean returns a hint that names the candidate nearest to name, or all of
 // them where none is near and they are few.
 func didYouMean(name string, candidates []string) string {
-	if hint := nearest(name, candidates); hint != "" {
+	if hint := spelling.Hint(name, candidates); hint != "" {
 		return hint
 	}
 	if len(candidates) == 0 || len(candidates) > 32 {
@@ -65,46 +67,4 @@ func didYouMean(name string, candidates []string) string {
 	sorted := slices.Clone(candidates)
 	slices.Sort(sorted)
 	return "known: " + strings.Join(sorted, ", ")
-}
-
-// nearest is didYouMean, and empty where none of the candidates is near.
-func nearest(name string, candidates []string) string {
-	best, bestDistance := "", 1+max(1, len(name)/3)
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
-			best, bestDistance = c, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("did you mean %q?", best)
-}
-
-// distance is the optimal string alignment distance of a and b: insertions,
-// deletions, substitutions and swaps of neighbours. Names are short, so that the
-// full table is cheap; longer ones are cut.
-func distance(a, b string) int {
-	const longest = 64
-	a, b = a[:min(len(a), longest)], b[:min(len(b), longest)]
-	var before, prev []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		before, prev, row = prev, row, make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			substitute := prev[j-1]
-			if a[i-1] != b[j-1] {
-				substitute++
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, substitute)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }

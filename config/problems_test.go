@@ -316,7 +316,7 @@ pipelines:
 		{"template of all", "tables:\n  \"*\": {families: {f: {}}}\n", []string{`f.yaml:2:3: a template for every name: write how the names begin, such as events_*`}},
 		{"template's attribute", "tables:\n  d_*:\n    families:\n      f: {TTL: soon}\n", []string{`f.yaml:4:16: family f: TTL => "soon": want seconds, FOREVER, or a text like '1 DAY 2 HOURS'`}},
 		{"star in a name", "tables:\n  a*b: {families: {f: {}}}\n", []string{`f.yaml:2:3: table name "a*b": '*' is not allowed; letters, digits, _, - and . are`}},
-		{"rule of a template", strings.ReplaceAll(tables, "events:", "events_*:") + "pipelines:\n  p: {topics: [a], group: g, decode: {format: json}, map: [{table: 'events_{day}', row: '\"r\"', put: {z: {q: '\"v\"'}}}]}\n", []string{`f.yaml:7:102: table events_* has no family z (did you mean e?)`}},
+		{"rule of a template", strings.ReplaceAll(tables, "events:", "events_*:") + "pipelines:\n  p: {topics: [a], group: g, decode: {format: json}, map: [{table: 'events_{day}', row: '\"r\"', put: {z: {q: '\"v\"'}}}]}\n", []string{`f.yaml:7:102: table events_* has no family z (did you mean "e"?)`}},
 		{"system table", "tables:\n  sluice:x: {families: {f: {}}}\n", []string{`f.yaml:2:3: namespace sluice belongs to the store`}},
 		{"split", "tables:\n  t: {families: {f: {}}, split: {regions: 4}}\n", []string{`f.yaml:2:26: regions needs an algorithm: HexStringSplit, UniformSplit or DecimalStringSplit`}},
 		{"split algorithm", "tables:\n  t: {families: {f: {}}, split: {algorithm: HexSplit, regions: 4}}\n", []string{
@@ -355,8 +355,8 @@ pipelines:
 			`f.yaml:16:34: no record is refused with the class "jsn" (did you mean "json"?)`,
 		}},
 		{"mapping", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map:\n      - table: events\n        row: user\n        put:\n          f: {x: user}\n          e: {y: nope(user)}\n", []string{
-			`f.yaml:15:11: table events has no family f (did you mean e?)`,
-			`f.yaml:16:18: no function nope (did you mean none?)`,
+			`f.yaml:15:11: table events has no family f (did you mean "e"?)`,
+			`f.yaml:16:18: no function nope (did you mean "none"?)`,
 		}},
 		{"tests of a mapping", tables + "pipelines:\n  p:\n    topics: [views, orders]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    tests:\n" +
 			"      - {name: a, record: x, tombstone: true}\n" +
@@ -586,10 +586,11 @@ func TestDefaultsAndValues(t *testing.T) {
 	}
 }
 
-func TestLintOfAMissingFile(t *testing.T) {
+func TestLoadAMissingFile(t *testing.T) {
 	t.Parallel()
-	if got := config.Lint(filepath.Join(t.TempDir(), "none.yaml"), nil); len(got) != 1 || !strings.Contains(got[0].Hint, "name the file with -c") {
-		t.Errorf("Got %v", got)
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	if got, ok := errors.AsType[config.Problems](err); !ok || len(got) != 1 || !strings.Contains(got[0].Hint, "name the file with -c") {
+		t.Errorf("Got %v", err)
 	}
 }
 

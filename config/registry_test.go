@@ -56,12 +56,12 @@ func TestSchemaProblems(t *testing.T) {
 		{"two schemas", avroPipeline(registry, "format: avro, framing: confluent, schema_file: view.avsc"), []string{"f.yaml:11:61: the schema is the registry's where payloads name it by its id"}},
 		{"format without framing", avroPipeline("", "format: logfmt, framing: confluent"), []string{"f.yaml:10:39: format logfmt has no framing"}},
 		{"protobuf", avroPipeline("", "format: protobuf, schema_file: event.binpb, message: shop.v1.Event"), []string{
-			"f.yaml:12:30: the schema has no field user",
-			"f.yaml:12:49: the schema has no field user",
+			`f.yaml:12:30: the schema has no field user (did you mean "userName"?)`,
+			`f.yaml:12:49: the schema has no field user (did you mean "userName"?)`,
 		}},
 		{"protobuf of a registry", avroPipeline(registry, "format: protobuf, framing: confluent"), nil},
 		{"field", strings.ReplaceAll(avroPipeline("", "format: avro, schema_file: view.avsc"), "u: user", "u: usr"), []string{
-			"f.yaml:12:49: the schema has no field usr (did you mean user?)",
+			`f.yaml:12:49: the schema has no field usr (did you mean "user"?)`,
 		}},
 		{"message", avroPipeline("", "format: protobuf, schema_file: event.binpb, message: shop.Event"), []string{
 			`f.yaml:10:67: no message "shop.Event"; the file has [google.protobuf.Any shop.v1.Event shop.v1.Geo shop.v1.Node shop.v1.View]`,

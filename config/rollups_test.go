@@ -73,7 +73,7 @@ func TestRollups(t *testing.T) {
 		t.Fatal("the mistakes were not found")
 	}
 	for _, want := range []string{
-		`file.yaml:16:41: no dimension "pages" (did you mean page?)`,
+		`file.yaml:16:41: no dimension "pages" (did you mean "page"?)`,
 		`file.yaml:17:25: table stats has no family month (declare month: {COUNTER: true})`,
 		`file.yaml:20:9: unknown key "distincts" in pipelines.views.rollups[1] (did you mean "distinct"?)`,
 	} {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"sluice/internal/spelling"
 )
 
 // leastNamed is how long a qualifier is at least that is like another: n and p, one letter
@@ -36,7 +38,7 @@ func (c *Config) warnOfColumns(d *decoder) {
 				continue
 			}
 			slices.Sort(there)
-			if hint := nearest(qualifier, there); hint != "" {
+			if hint := spelling.Hint(qualifier, there); hint != "" {
 				path := fmt.Sprintf("%s.columns[%d].from", join("jobs", name), i)
 				d.warn(path, hint, "no rule of this file writes column %s:%s of table %s", family, qualifier, spec.Table)
 			}

@@ -20,32 +20,41 @@ const (
 	minCutBytes = 64 << 20
 )
 
-// cut cuts the regions that are large into parts, where the source can, so that several
-// cores read one region. Where the cuts are depends on the source and the job alone, and
-// is noted with the run: a source that is opened again may cut elsewhere. A region of a
-// job with partitions stays whole, as each part would have files of its own in each of
-// them; and so does one of an increment, whose rows are few.
-func (r *run) cut(ctx context.Context) error {
-	c, ok := r.Source.(instant.Cutter)
-	if !ok || r.changes != nil || r.Job.partition != nil && r.Job.sort == nil {
+// cut cuts the regions that are large into parts of about size bytes, 0 = by the job's
+// files, where the source can, so that several cores read one region. Where the cuts are
+// depends on the source and the job alone. A region of a job with partitions stays whole,
+// as each part would have files of its own in each of them.
+func (o *opened) cut(ctx context.Context, size int64) error {
+	c, ok := o.source.(instant.Cutter)
+	if !ok || o.Job.partition != nil && o.Job.sort == nil {
 		return nil
 	}
-	size := r.cutBytes
 	if size == 0 {
-		size = max(cutFiles*r.Job.layout.targetFileBytes, minCutBytes)
+		size = max(cutFiles*o.Job.layout.targetFileBytes, minCutBytes)
 	}
-	r.cuts = nil
-	for i := range r.splits {
-		cuts, err := c.Cuts(ctx, r.Job.Table(), r.Job.families, r.splits[i].Rows, size)
+	o.cuts = nil
+	for i := range o.splits {
+		cuts, err := c.Cuts(ctx, o.Job.Table(), o.Job.families, o.splits[i].Rows, size)
 		if errors.Is(err, store.ErrUnsupported) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		r.cuts = append(r.cuts, cuts...)
+		o.cuts = append(o.cuts, cuts...)
 	}
-	r.splits = instant.Cut(r.splits, r.cuts)
+	o.splits = instant.Cut(o.splits, o.cuts)
+	return nil
+}
+
+// cut cuts the regions of a full run; those of an increment, whose rows are few, stay whole.
+// Where the cuts are is noted with the run: a source that is opened again may cut elsewhere.
+func (r *run) cut(ctx context.Context) error {
+	if r.changes == nil {
+		if err := r.opened.cut(ctx, r.cutBytes); err != nil {
+			return err
+		}
+	}
 	r.progress.Regions = len(r.splits)
 	return nil
 }

@@ -141,7 +141,7 @@ func TestCutIncrement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.plan(t.Context()); err != nil {
+		if err := r.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return r

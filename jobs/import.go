@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -92,13 +93,7 @@ func Import(ctx context.Context, o *ImportOptions) (*Imported, error) {
 	if o.From == nil || o.To == nil || o.Into == "" {
 		return nil, errors.New("jobs: ImportOptions need From, To and Into")
 	}
-	m := &tableImport{ImportOptions: *o}
-	if m.Now == nil {
-		m.Now = time.Now
-	}
-	if m.chunkBytes == 0 {
-		m.chunkBytes = importBytes
-	}
+	m := newTableImport(o)
 	done, err := m.run(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("import into %s: %w", m.Into, err)
@@ -127,6 +122,15 @@ type tableImport struct {
 	bytes   int
 	entries map[string]struct{} // of a map, by qualifier
 	counter []byte              // row and column of the last one that was set, with mode: versions
+}
+
+func newTableImport(o *ImportOptions) *tableImport {
+	m := &tableImport{ImportOptions: *o}
+	if m.Now == nil {
+		m.Now = time.Now
+	}
+	m.chunkBytes = cmp.Or(m.chunkBytes, importBytes)
+	return m
 }
 
 // columnError is what is wrong with the value of one column.
@@ -427,8 +431,8 @@ func (m *tableImport) apply(ctx context.Context, f *File) error {
 	m.batch.Bulk = true
 	err := m.To.Apply(ctx, &m.batch)
 	if refused := (*store.BatchError)(nil); errors.As(err, &refused) {
-		if at := refused.Refused[0].Offset; at >= 0 && at < int64(len(m.rows)) {
-			return &RowError{File: f.Path, Row: m.rows[at], Err: refused.Refused[0].Err}
+		if r := &refused.Refused[0]; r.Offset >= 0 && r.Offset < int64(len(m.rows)) {
+			return &RowError{File: f.Path, Row: m.rows[r.Offset], Err: r}
 		}
 	}
 	if err != nil {

@@ -73,15 +73,9 @@ func ImportFiles(ctx context.Context, o *ImportFilesOptions) (*Imported, error) 
 	if o.From == nil || o.To == nil || o.Into == "" || len(o.Columns) == 0 {
 		return nil, errors.New("jobs: ImportFilesOptions need From, Columns, To and Into")
 	}
-	i := &fileImport{ImportFilesOptions: *o, tableImport: tableImport{ImportOptions: ImportOptions{
+	i := &fileImport{opts: *o, tableImport: newTableImport(&ImportOptions{
 		From: o.From, To: o.To, Into: o.Into, Progress: o.Progress, Now: o.Now, chunkBytes: o.chunkBytes,
-	}}}
-	if i.tableImport.Now == nil {
-		i.tableImport.Now = time.Now
-	}
-	if i.tableImport.chunkBytes == 0 {
-		i.tableImport.chunkBytes = importBytes
-	}
+	})}
 	if err := i.importAll(ctx); err != nil {
 		return nil, fmt.Errorf("import files into %s: %w", o.Into, err)
 	}
@@ -90,8 +84,8 @@ func ImportFiles(ctx context.Context, o *ImportFilesOptions) (*Imported, error) 
 
 // fileImport is one execution of ImportFiles.
 type fileImport struct {
-	ImportFilesOptions
-	tableImport
+	opts ImportFilesOptions
+	*tableImport
 	specs []columnar.ColumnSpec
 	parts []keyPart
 }
@@ -103,15 +97,14 @@ type keyPart struct {
 }
 
 func (i *fileImport) importAll(ctx context.Context) (err error) {
-	t := &i.tableImport
 	var families []string
-	for _, c := range i.Columns {
+	for _, c := range i.opts.Columns {
 		families = appendFamily(families, c.From)
 	}
-	if err := t.findTable(ctx, families); err != nil {
+	if err := i.findTable(ctx, families); err != nil {
 		return err
 	}
-	schema, err := columnar.CompileKeyed(i.Columns, columnar.RowsMode(i.Rows), &i.RowKey, t.schema)
+	schema, err := columnar.CompileKeyed(i.opts.Columns, columnar.RowsMode(i.opts.Rows), &i.opts.RowKey, i.schema)
 	if err != nil {
 		return err
 	}
@@ -119,18 +112,18 @@ func (i *fileImport) importAll(ctx context.Context) (err error) {
 	if err := i.parseKey(schema); err != nil {
 		return err
 	}
-	if i.Files == nil {
-		if i.Files, err = dataFiles(ctx, t.From, ".", i.ImportFilesOptions.Format); err != nil {
+	if i.opts.Files == nil {
+		if i.opts.Files, err = dataFiles(ctx, i.From, ".", i.opts.Format); err != nil {
 			return err
 		}
 	}
-	if len(i.Files) == 0 {
+	if len(i.opts.Files) == 0 {
 		return fmt.Errorf("%w: no file ends in .parquet or .arrow", store.ErrInvalidArgument)
 	}
-	t.between = []byte(i.Between)
-	t.report.Start(t.Progress, t.Now, len(i.Files))
+	i.between = []byte(i.opts.Between)
+	i.report.Start(i.Progress, i.Now, len(i.opts.Files))
 	for _, write := range []bool{false, true} {
-		for _, name := range i.Files {
+		for _, name := range i.opts.Files {
 			if err := i.importFile(ctx, name, string(schema.Mode()), write); err != nil {
 				return err
 			}
@@ -148,16 +141,16 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 		return slices.ContainsFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.From == source })
 	}
 	switch {
-	case from(columnar.FromRow) && len(i.Key) > 0:
+	case from(columnar.FromRow) && len(i.opts.Key) > 0:
 		return invalid("a column comes from %s, which is the row key: name no others for it (--row), or a job without that column", columnar.FromRow)
-	case !from(columnar.FromRow) && len(i.Key) == 0:
+	case !from(columnar.FromRow) && len(i.opts.Key) == 0:
 		return invalid("nothing says what the row key is: the job has no column from %s, so name the columns of a key (--row)", columnar.FromRow)
 	case schema.Op():
 		return invalid("a column comes from %s: changes are not imported", columnar.FromOp)
-	case !from(columnar.FromTimestamp) && i.Time.IsZero():
+	case !from(columnar.FromTimestamp) && i.opts.Time.IsZero():
 		return invalid("no column comes from %s: say which time the cells have (--time)", columnar.FromTimestamp)
 	}
-	for n, key := range i.Key {
+	for n, key := range i.opts.Key {
 		name, coding, given := strings.Cut(key, ":")
 		part := keyPart{name: name}
 		if given {
@@ -166,7 +159,7 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 				return invalid("column %s of the row key has the coding %q", name, coding)
 			}
 		}
-		if i.Between == "" && n < len(i.Key)-1 && !part.coding.FixedWidth() {
+		if i.opts.Between == "" && n < len(i.opts.Key)-1 && !part.coding.FixedWidth() {
 			return invalid("nothing stands behind column %s of the row key, whose values differ in length: two rows could have one key", name)
 		}
 		i.parts = append(i.parts, part)
@@ -210,7 +203,7 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 
 // importFile checks a file, and where write is set imports it.
 func (i *fileImport) importFile(ctx context.Context, name, mode string, write bool) error {
-	in, err := i.tableImport.From.Open(ctx, name)
+	in, err := i.From.Open(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -294,8 +287,7 @@ func (i *fileImport) withPartitions(columns []columnar.Column, names []string, v
 
 // describe makes the manifest that a run of the file's columns would have.
 func (i *fileImport) describe(columns []columnar.Column, mode string) error {
-	t := &i.tableImport
-	t.manifest = &Manifest{Rows: mode, LogicalTime: i.Time}
+	i.manifest = &Manifest{Rows: mode, LogicalTime: i.opts.Time}
 	required := map[int]bool{}
 	for n, c := range columns {
 		d := Column{Name: c.Name, Type: c.Type.String()}
@@ -307,7 +299,7 @@ func (i *fileImport) describe(columns []columnar.Column, mode string) error {
 			d.From, d.Coding = s.From, s.Coding
 			required[n] = !*s.Nullable
 		}
-		t.manifest.Columns = append(t.manifest.Columns, d)
+		i.manifest.Columns = append(i.manifest.Columns, d)
 	}
 	unsupported := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", store.ErrUnsupported, fmt.Sprintf(format, args...))
@@ -316,11 +308,11 @@ func (i *fileImport) describe(columns []columnar.Column, mode string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.findColumns(unsupported, keys); err != nil {
+	if err := i.findColumns(unsupported, keys); err != nil {
 		return err
 	}
-	for n := range t.columns {
-		t.columns[n].required = required[n]
+	for n := range i.columns {
+		i.columns[n].required = required[n]
 	}
 	return nil
 }

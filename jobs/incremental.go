@@ -121,10 +121,10 @@ func (i *IncrementInfo) validate() error {
 	return nil
 }
 
-// errNoBase is why a run of an incremental job is full.
-type errNoBase struct{ why string }
+// noBaseError is why a run of an incremental job is full.
+type noBaseError struct{ why string }
 
-func (e *errNoBase) Error() string { return "jobs: no increment: " + e.why }
+func (e *noBaseError) Error() string { return "jobs: no increment: " + e.why }
 
 // HoldChanges has the store keep known what changes from now on, for the next run of
 // j. Before its first run's instant is taken, it saves a second full run; Run does
@@ -197,7 +197,7 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 		r.hold = func(ctx context.Context) error { return r.Job.hold(ctx, r.Holder, r.Now(), 0) }
 	}
 	err = r.findBase(ctx, m)
-	if full := (*errNoBase)(nil); errors.As(err, &full) {
+	if full := (*noBaseError)(nil); errors.As(err, &full) {
 		r.Logger.Info("export is full", "job", r.Job.name, "run", r.id, "reason", full.why)
 		return nil
 	}
@@ -207,22 +207,22 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	return err
 }
 
-// findBase finds the run to go on from. Its error wraps errNoBase where the run must
+// findBase finds the run to go on from. Its error wraps noBaseError where the run must
 // be full.
 func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if r.Full {
-		return &errNoBase{"it was asked for"}
+		return &noBaseError{"it was asked for"}
 	}
 	latest, err := readLatest(ctx, r.Target, m.Job)
 	if errors.Is(err, target.ErrNotFound) {
-		return &errNoBase{"it is the first"}
+		return &noBaseError{"it is the first"}
 	}
 	if err != nil {
 		return err
 	}
 	base, _, err := readManifest(ctx, r.Target, path.Join(m.Job, latest.Manifest))
 	if errors.Is(err, target.ErrNotFound) {
-		return &errNoBase{"the run before is gone"}
+		return &noBaseError{"the run before is gone"}
 	}
 	if errors.Is(err, ErrManifest) {
 		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
@@ -233,13 +233,13 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	was, now := base.Incremental, m.Incremental
 	switch {
 	case was == nil || was.Definition != now.Definition || was.Expired != now.Expired:
-		return &errNoBase{"the job was changed"}
+		return &noBaseError{"the job was changed"}
 	case was.Store != now.Store || base.Sequence > m.Sequence:
-		return &errNoBase{"the run before is of another store"}
+		return &noBaseError{"the run before is of another store"}
 	case was.Number+1 >= r.Job.spec.Incremental.FullEvery:
-		return &errNoBase{"it is due"}
+		return &noBaseError{"it is due"}
 	case !m.LogicalTime.After(base.LogicalTime):
-		return &errNoBase{"it is for a time before the run before"}
+		return &noBaseError{"it is for a time before the run before"}
 	}
 	if r.Checkpoint != "" { // or nothing can be gone on with
 		left, err := ListUnfinishedTarget(ctx, r.Target)
@@ -247,16 +247,16 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 			return err
 		}
 		if slices.ContainsFunc(left, func(u Unfinished) bool { return u.RunID == r.id }) { // an increment leaves nothing
-			return &errNoBase{"it was full when it was cut off"}
+			return &noBaseError{"it was full when it was cut off"}
 		}
 	}
 	changes, ok := r.Source.(store.ChangeReader)
 	if !ok {
-		return &errNoBase{"what was changed is not known here"}
+		return &noBaseError{"what was changed is not known here"}
 	}
 	for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, r.Job.rows, base.Sequence) {
 		if errors.Is(err, store.ErrChangesUnknown) {
-			return &errNoBase{err.Error()}
+			return &noBaseError{err.Error()}
 		}
 		if err != nil {
 			return err
@@ -272,7 +272,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// knowsBase returns an errNoBase unless the store remembers base, as letGo has told it. The
+// knowsBase returns a noBaseError unless the store remembers base, as letGo has told it. The
 // data directory of before that run, which somebody has put back, has the same id and makes
 // other commits of the same sequences. A hold that was over is made anew with a later sequence,
 // and tells nothing of base, whatever other jobs' holds keep known.
@@ -287,7 +287,7 @@ func (r *run) knowsBase(ctx context.Context, base *Manifest) error {
 	if !slices.ContainsFunc(holds, func(h store.ChangeHold) bool {
 		return h.Name == r.Job.holdName() && h.Since == base.Sequence
 	}) {
-		return &errNoBase{"the store does not remember the run before: that is longer ago than hold, its process was killed as it ended, or the store is as it was before it"}
+		return &noBaseError{"the store does not remember the run before: that is longer ago than hold, its process was killed as it ended, or the store is as it was before it"}
 	}
 	return nil
 }

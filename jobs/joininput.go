@@ -65,12 +65,13 @@ var _ join.Finder = (*tableInput)(nil)
 // openTable begins to read the table of a job; told says that somebody is told how far that
 // is, by the clock now.
 func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time) (*tableInput, error) {
-	j, table, regions, err := j.open(ctx, source)
+	o, err := j.open(ctx, source)
 	if err != nil {
 		return nil, err
 	}
+	j = o.Job
 	t := &tableInput{
-		ctx: ctx, job: j, source: source, table: table, splits: j.splits(regions), builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j),
+		ctx: ctx, job: j, source: source, table: o.table, splits: o.splits, builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j),
 		pacing: pacing{pace: newPace(j.spec.RowsPerSecond)},
 	}
 	m, err := measure(ctx, source, j, t.splits, told)

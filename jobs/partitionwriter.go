@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sluice/jobs/columnar"
@@ -142,26 +141,9 @@ func (j *Job) filed(b *columnar.Batch) *columnar.Batch {
 	return f
 }
 
-// builder returns a builder of the run's rows. Its conditions take for null what the
-// directories of partitions make null.
-func (r *run) builder() *columnar.Builder {
-	b := columnar.NewBuilder(r.Job.schema)
-	if p := r.Job.partition; p != nil {
-		b.TakeForNull(func(column int, v *columnar.Vector, i int) bool {
-			n := slices.Index(p.by, column)
-			if n < 0 || !p.nulls[n] {
-				return false
-			}
-			_, why := p.text(r, n, v, i)
-			return why != ""
-		})
-	}
-	return b
-}
-
 // text returns the text of value i of v, of the n-th column of partitions, nil for null, or
-// why no directory of the run can have it in its name.
-func (p *partitioning) text(r *run, n int, v *columnar.Vector, i int) (text *string, why string) {
+// why no directory, of a bucket or not, can have it in its name.
+func (p *partitioning) text(bucket bool, n int, v *columnar.Vector, i int) (text *string, why string) {
 	if text, why = partitionText(v, i); why != "" || text == nil {
 		return nil, why
 	}
@@ -170,10 +152,16 @@ func (p *partitioning) text(r *run, n int, v *columnar.Vector, i int) (text *str
 	}
 	// Escaped, the one would be three other characters for Spark, which takes each byte for
 	// one.
-	if _, bucket := r.Target.(*target.S3); bucket && strings.ContainsAny(*text, "\uFFFE\uFFFF") {
+	if bucket && strings.ContainsAny(*text, "\uFFFE\uFFFF") {
 		return nil, "it has U+FFFE or U+FFFF, which the answers of a bucket's service, in XML, cannot have in a name"
 	}
 	return text, ""
+}
+
+// toBucket reports whether the run goes to a bucket, not to a directory.
+func (r *run) toBucket() bool {
+	_, bucket := r.Target.(*target.S3)
+	return bucket
 }
 
 // values returns the texts of the partition of a row. Its error is a
@@ -181,7 +169,7 @@ func (p *partitioning) text(r *run, n int, v *columnar.Vector, i int) (text *str
 func (p *partitioning) values(r *run, b *columnar.Batch, i int, row []byte) ([]*string, error) {
 	j, values := r.Job, make([]*string, len(p.by))
 	for n, column := range p.by {
-		text, why := p.text(r, n, b.Vector(column), i)
+		text, why := p.text(r.toBucket(), n, b.Vector(column), i)
 		if why != "" {
 			if p.nulls[n] {
 				continue

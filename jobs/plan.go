@@ -77,45 +77,55 @@ type RunPlan struct {
 // partitions in the sample. A value that a column cannot take is an
 // error as in Run, if it is in the sample.
 func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
-	r, err := newRun(&RunOptions{Job: o.Job, Source: o.Source, Out: "."})
-	if err != nil {
-		return nil, err
+	switch {
+	case o.Job == nil:
+		return nil, errors.New("jobs: PlanOptions.Job is not set")
+	case o.Source == nil:
+		return nil, errors.New("jobs: PlanOptions.Source is not set")
 	}
+	p, err := plan(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", o.Job.name, err)
+	}
+	return p, nil
+}
+
+func plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	sample := o.SampleRows
 	if sample <= 0 {
 		sample = DefaultSampleRows
 	}
-	if err := r.plan(ctx); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+	t, err := o.Job.open(ctx, o.Source)
+	if err != nil {
+		return nil, err
 	}
-	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted, Regions: len(r.splits)}
-	r.cutBytes = o.cutBytes
-	if err := r.cut(ctx); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+	p := &RunPlan{Job: o.Job.name, Table: o.Job.Table(), Sequence: o.Source.Sequence(), Basis: Counted, Regions: len(t.splits)}
+	if err := t.cut(ctx, o.cutBytes); err != nil {
+		return nil, err
 	}
-	if u := instant.UnfrozenOf(r.Source); u != nil {
+	if u := instant.UnfrozenOf(o.Source); u != nil {
 		p.TimeBound = u.Before()
 	}
-	for i := range r.Job.formats {
-		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
+	for i := range t.Job.formats {
+		p.Formats = append(p.Formats, FormatPlan{Format: t.Job.formats[i].name})
 	}
-	b := r.builder()
+	b := t.builder(false)
 	partitions := map[string]struct{}{} // of all regions
 	parts := map[string]int64{}         // of each region
-	for i := range r.splits {
-		parts[string(r.splits[i].Region.Start)]++
+	for i := range t.splits {
+		parts[string(t.splits[i].Region.Start)]++
 	}
-	for i := range r.splits {
-		s, err := r.planSplit(ctx, &r.splits[i], b, max(1, sample/parts[string(r.splits[i].Region.Start)]), partitions)
+	for i := range t.splits {
+		s, err := t.planSplit(ctx, &t.splits[i], b, max(1, sample/parts[string(t.splits[i].Region.Start)]), partitions)
 		if err != nil {
-			return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+			return nil, err
 		}
 		p.add(s)
 	}
 	for i := range p.Formats {
 		f := &p.Formats[i]
-		if len(r.Job.sort) > 0 {
-			f.Files = max(len(partitions), r.filesOf(f.Bytes))
+		if len(t.Job.sort) > 0 {
+			f.Files = max(len(partitions), t.Job.filesOf(f.Bytes))
 		}
 		f.Files = max(1, f.Files) // one with the columns and no rows
 	}
@@ -135,8 +145,8 @@ func (p *RunPlan) add(s *SplitPlan) {
 }
 
 // filesOf is how many files of the job's size hold so many bytes.
-func (r *run) filesOf(bytes int64) int {
-	return int((bytes + r.Job.layout.targetFileBytes - 1) / r.Job.layout.targetFileBytes)
+func (j *Job) filesOf(bytes int64) int {
+	return int((bytes + j.layout.targetFileBytes - 1) / j.layout.targetFileBytes)
 }
 
 // sampled is the beginning of a split, encoded.
@@ -151,8 +161,8 @@ type sampled struct {
 
 // planSplit plans a split by the rows that it begins with, at least limit, and adds their
 // partitions.
-func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64, partitions map[string]struct{}) (*SplitPlan, error) {
-	got, err := r.sample(ctx, s, b, limit)
+func (o *opened) planSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64, partitions map[string]struct{}) (*SplitPlan, error) {
+	got, err := o.sample(ctx, s, b, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +170,7 @@ func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Build
 	factor := 1.0
 	if !got.all {
 		p.Basis = AtLeast
-		f, err := r.extrapolate(ctx, s, got.last)
+		f, err := o.extrapolate(ctx, s, got.last)
 		if err != nil {
 			return nil, err
 		}
@@ -170,12 +180,12 @@ func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Build
 		}
 	}
 	maps.Copy(partitions, got.parts)
-	for i := range r.Job.formats {
-		f := FormatPlan{Format: r.Job.formats[i].name}
+	for i := range o.Job.formats {
+		f := FormatPlan{Format: o.Job.formats[i].name}
 		if got.rows > 0 {
 			f.Bytes = int64(float64(got.bytes[i]) * factor)
-			if len(r.Job.sort) == 0 {
-				f.Files = max(len(got.parts), r.filesOf(f.Bytes))
+			if len(o.Job.sort) == 0 {
+				f.Files = max(len(got.parts), o.Job.filesOf(f.Bytes))
 			}
 		}
 		p.Formats = append(p.Formats, f)
@@ -185,12 +195,12 @@ func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Build
 
 // sample reads and encodes the first rows of a split, at least limit, cut between
 // two rows.
-func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
+func (o *opened) sample(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
 	b.Reset()
-	got := &sampled{bytes: make([]int64, len(r.Job.formats)), parts: map[string]struct{}{}}
-	writers := make([]columnar.FileWriter, len(r.Job.formats))
-	for i := range r.Job.formats {
-		if writers[i], err = r.Job.formats[i].write(io.Discard, &r.Job.layout, nil); err != nil {
+	got := &sampled{bytes: make([]int64, len(o.Job.formats)), parts: map[string]struct{}{}}
+	writers := make([]columnar.FileWriter, len(o.Job.formats))
+	for i := range o.Job.formats {
+		if writers[i], err = o.Job.formats[i].write(io.Discard, &o.Job.layout, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -200,11 +210,11 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 			if b.Batch().Rows() == 0 {
 				continue
 			}
-			if err := w.Write(r.Job.filed(b.Batch())); err != nil {
+			if err := w.Write(o.Job.filed(b.Batch())); err != nil {
 				return err
 			}
 		}
-		if p := r.Job.partition; p != nil {
+		if p := o.Job.partition; p != nil {
 			for i := range b.Batch().Rows() {
 				got.parts[string(p.appendKey(nil, b.Batch(), i))] = struct{}{}
 			}
@@ -212,8 +222,8 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 		b.Reset()
 		return ctx.Err()
 	}
-	scan := r.Job.scan(s)
-	sc := r.Source.Scan(ctx, scan)
+	scan := o.Job.scan(s)
+	sc := o.source.Scan(ctx, scan)
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	for {
 		if !sc.Next() {
@@ -228,7 +238,7 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 			break
 		}
 		got.last = append(got.last[:0], row.Key...)
-		got.read += int64(r.Job.rowsOf(row))
+		got.read += int64(o.Job.rowsOf(row))
 		if err := b.Append(row); err != nil {
 			return nil, err
 		}
@@ -253,14 +263,14 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 
 // extrapolate returns how many times as much the split holds as its rows up to
 // last, or 0 where nothing tells.
-func (r *run) extrapolate(ctx context.Context, s *instant.Split, last []byte) (float64, error) {
-	z, ok := r.Source.(instant.Sizer)
+func (o *opened) extrapolate(ctx context.Context, s *instant.Split, last []byte) (float64, error) {
+	z, ok := o.source.(instant.Sizer)
 	if !ok {
 		return 0, nil
 	}
 	var sizes [2]int64
 	for i, rows := range []cell.Range{{Start: s.Rows.Start, Stop: append(bytes.Clone(last), 0)}, s.Rows} {
-		n, err := z.RangeBytes(ctx, r.Job.Table(), r.Job.families, rows)
+		n, err := z.RangeBytes(ctx, o.Job.Table(), o.Job.families, rows)
 		if errors.Is(err, store.ErrUnsupported) {
 			return 0, nil
 		}

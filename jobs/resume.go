@@ -293,11 +293,12 @@ func (r *run) begun(w *finishedWork) error {
 
 // takeUpUnfrozen makes of r what the run was that was cut off: its regions, and the
 // offsets that it was complete to.
-func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *runState, m *Manifest) (err error) {
-	if r.regions, err = keptRegions(r.Job.Table(), left.Regions); err != nil {
+func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *runState, m *Manifest) error {
+	regions, err := keptRegions(r.Job.Table(), left.Regions)
+	if err != nil {
 		return useless(err)
 	}
-	r.splits = r.Job.splits(r.regions)
+	r.divide(regions)
 	r.progress.Regions = len(r.splits)
 	m.Offsets = append([]Offset{}, left.Offsets...)
 	describeUnfrozen(m, u, r.table)

@@ -16,7 +16,6 @@ import (
 	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
-	"sluice/region"
 	"sluice/store"
 )
 
@@ -103,10 +102,7 @@ func (r *Recorder) Metrics() Metrics {
 // run is one execution of Run.
 type run struct {
 	execution
-	table    *store.TableDescriptor
-	regions  *region.Map
-	splits   []instant.Split
-	cuts     [][]byte      // where regions were cut
+	*opened
 	work     *finishedWork // of the run that this one goes on with; nil = none
 	pace     *pace
 	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
@@ -138,7 +134,7 @@ func Run(ctx context.Context, o *RunOptions) (*Manifest, error) {
 	r.Recorder.busy.Add(int64(took))
 	if err != nil {
 		r.Recorder.failed.Add(1)
-		return m, fmt.Errorf("export %s: %w", r.Job.name, err)
+		return m, fmt.Errorf("export %s: %w", r.name, err)
 	}
 	r.Recorder.finished.Add(1)
 	if r.Job.reportsExpired() && m.increment() {
@@ -162,13 +158,13 @@ func newRun(o *RunOptions) (*run, error) {
 	if r.Parallelism == 0 {
 		r.Parallelism = runtime.GOMAXPROCS(0)
 	}
-	r.kind, r.name = "export", r.Job.name
-	r.pace = newPace(r.Job.spec.RowsPerSecond)
-	return r, r.start(r.Job.spec.Out)
+	r.kind, r.name = "export", o.Job.name
+	r.pace = newPace(o.Job.spec.RowsPerSecond)
+	return r, r.start(o.Job.spec.Out)
 }
 
 func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
-	if err := r.plan(ctx); err != nil {
+	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
 	closeTarget, err := r.openTarget()
@@ -181,7 +177,10 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	regions := len(r.splits)
-	if err := errors.Join(r.cut(ctx), r.measure(ctx)); err != nil {
+	if err := r.cut(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.measure(ctx); err != nil {
 		return nil, err
 	}
 	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", regions, "parts", len(r.splits))
@@ -202,15 +201,10 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	return m, err
 }
 
-// plan reads the table's schema and regions.
-func (r *run) plan(ctx context.Context) (err error) {
-	r.Job, r.table, r.regions, err = r.Job.open(ctx, r.Source)
-	if err != nil {
-		return err
-	}
-	r.splits = r.Job.splits(r.regions)
-	r.progress.Regions = len(r.splits)
-	return nil
+// open opens the job.
+func (r *run) open(ctx context.Context) (err error) {
+	r.opened, err = r.RunOptions.Job.open(ctx, r.Source)
+	return err
 }
 
 // measure weighs the splits. After an error they are weighed as before.
@@ -220,25 +214,6 @@ func (r *run) measure(ctx context.Context) error {
 		r.measures = m
 	}
 	return err
-}
-
-// open returns the schema and the regions of the job's table, if the job can be done with
-// them, and j, which reads the families that are served.
-func (j *Job) open(ctx context.Context, source instant.Source) (_ *Job, t *store.TableDescriptor, m *region.Map, err error) {
-	if t, err = source.Table(ctx, j.Table()); err != nil {
-		return j, nil, nil, err
-	}
-	for _, f := range slices.Concat(j.schema.Families(), j.families) {
-		if t.Family(f) == nil {
-			return j, nil, nil, fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, j.Table())
-		}
-	}
-	j = j.served(t, instant.UnfrozenOf(source) != nil)
-	if err := j.checkHistory(t); err != nil {
-		return j, nil, nil, err
-	}
-	m, err = source.Regions(ctx, j.Table())
-	return j, t, m, err
 }
 
 // manifest returns the run's manifest without its files.
@@ -329,7 +304,7 @@ func (r *run) write(ctx context.Context) error {
 				cancel(err)
 				return
 			}
-			b := r.builder()
+			b := r.builder(r.toBucket())
 			var sorter *sortCollector
 			if r.sorted != nil {
 				sorter = r.sorted.collector(i)

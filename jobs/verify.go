@@ -190,11 +190,11 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 		if sums[format] == nil {
 			sums[format] = columnar.NewChecksum(len(m.Columns))
 		}
-		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i], sums[format], orders.of(&m.Files[i]))
-		if err != nil {
+		c := &fileCheck{manifest: m, want: &m.Files[i], sum: sums[format], order: orders.of(&m.Files[i])}
+		if err := c.run(ctx, t, r.Dir); err != nil {
 			return nil, err
 		}
-		r.Files = append(r.Files, f)
+		r.Files = append(r.Files, c.FileReport)
 	}
 	r.compareFormats(sums)
 	if latest != nil { // the runs beside it are in reach
@@ -264,50 +264,63 @@ func unlisted(ctx context.Context, t target.Target, dir, sub string, listed map[
 	return problems, nil
 }
 
-// verifyFile checks one file. Its error is that of ctx only.
-func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File, sum *columnar.Checksum, order *orderChecker) (FileReport, error) {
-	r := FileReport{Path: want.Path}
-	bad := func(format string, args ...any) { r.Problems = append(r.Problems, fmt.Sprintf(format, args...)) }
+// fileCheck is the check of one file of a run.
+type fileCheck struct {
+	FileReport
+	manifest *Manifest
+	want     *File
+	sum      *columnar.Checksum // of all files of the format
+	order    *orderChecker      // of these, and of the partition; nil = there is nothing to check
+}
+
+func (c *fileCheck) bad(format string, args ...any) {
+	c.Problems = append(c.Problems, fmt.Sprintf(format, args...))
+}
+
+// run checks the file, which lies in dir. Its error is that of ctx only.
+func (c *fileCheck) run(ctx context.Context, t target.Target, dir string) error {
+	want := c.want
+	c.Path = want.Path
 	f, err := t.Open(ctx, path.Join(dir, want.Path))
-	if err != nil {
-		if ctx.Err() != nil {
-			return r, ctx.Err()
-		}
-		if errors.Is(err, target.ErrNotFound) {
-			bad("the file is missing")
-		} else {
-			bad("%v", err)
-		}
-		return r, nil
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, target.ErrNotFound):
+		c.bad("the file is missing")
+		return nil
+	default:
+		c.bad("%v", err)
+		return nil
 	}
 	defer f.Close()
-	if r.Bytes = f.Size(); r.Bytes != want.Bytes {
-		bad("it has %d bytes, the manifest says %d", r.Bytes, want.Bytes)
+	if c.Bytes = f.Size(); c.Bytes != want.Bytes {
+		c.bad("it has %d bytes, the manifest says %d", c.Bytes, want.Bytes)
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, &contextReader{ctx: ctx, r: io.NewSectionReader(f, 0, f.Size())}); err != nil {
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return ctx.Err()
 		}
-		bad("%v", err)
-		return r, nil
+		c.bad("%v", err)
+		return nil
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != want.SHA256 {
 		// What the file says of itself is not to be believed any more.
-		bad("its sha256 is %s, the manifest says %s: the content has changed; its rows were not read", got, want.SHA256)
-		return r, nil
+		c.bad("its sha256 is %s, the manifest says %s: the content has changed; its rows were not read", got, want.SHA256)
+		return nil
 	}
-	if err := verifyRows(ctx, f, m, want, &r, sum, order, bad); err != nil {
+	if err := c.rows(ctx, f); err != nil {
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			return ctx.Err()
 		}
-		bad("after %d rows: %v", r.Rows, err)
-		return r, nil
+		c.bad("after %d rows: %v", c.Rows, err)
+		return nil
 	}
-	if r.Rows != want.Rows {
-		bad("it has %d rows, the manifest says %d", r.Rows, want.Rows)
+	if c.Rows != want.Rows {
+		c.bad("it has %d rows, the manifest says %d", c.Rows, want.Rows)
 	}
-	return r, nil
+	return nil
 }
 
 // contextReader stops reading when its context ends.
@@ -323,24 +336,24 @@ func (c *contextReader) Read(b []byte) (int, error) {
 	return c.r.Read(b)
 }
 
-// verifyRows reads the rows of a file and compares them with what the manifest
-// says of them.
-func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, sum *columnar.Checksum, order *orderChecker, bad func(string, ...any)) error {
+// rows reads the rows of the file and compares them with what the manifest says of them.
+func (c *fileCheck) rows(ctx context.Context, f target.File) error {
+	m, want := c.manifest, c.want
 	rd, err := m.read(want, f, f.Size())
 	if err != nil {
 		return err
 	}
 	defer rd.Close()
 	if err := compareColumns(rd.Columns(), m.Columns); err != nil {
-		bad("%v", err)
+		c.bad("%v", err)
 		return nil
 	}
-	m.compareMetadata(rd.Metadata(), bad)
-	c := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
+	c.compareMetadata(rd.Metadata())
+	c.compareOrder(rd)
+	keys := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
 	if len(m.Sort) > 0 {
-		c.column = -1 // order checks it
+		keys.column = -1 // order checks it
 	}
-	checkDeclared(rd, m, want.Rows, bad)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -352,31 +365,31 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		if err != nil {
 			return err
 		}
-		if err := c.check(b); err != nil {
+		if err := keys.check(b); err != nil {
 			return err
 		}
-		if err := order.check(b, r); err != nil {
+		if err := c.order.check(b, &c.FileReport); err != nil {
 			return err
 		}
-		sum.Add(b)
-		r.Rows += int64(b.Rows())
+		c.sum.Add(b)
+		c.Rows += int64(b.Rows())
 	}
-	if c.column >= 0 && r.Rows > 0 && (columnar.EscapeKey(c.min) != want.MinRow || columnar.EscapeKey(c.max) != want.MaxRow) {
-		bad("its rows are %s to %s, the manifest says %s to %s", columnar.EscapeKey(c.min), columnar.EscapeKey(c.max), want.MinRow, want.MaxRow)
+	if keys.column >= 0 && c.Rows > 0 && (columnar.EscapeKey(keys.min) != want.MinRow || columnar.EscapeKey(keys.max) != want.MaxRow) {
+		c.bad("its rows are %s to %s, the manifest says %s to %s", columnar.EscapeKey(keys.min), columnar.EscapeKey(keys.max), want.MinRow, want.MaxRow)
 	}
 	return nil
 }
 
 // compareMetadata compares what a file says of its run with the manifest.
-func (m *Manifest) compareMetadata(file map[string]string, bad func(string, ...any)) {
-	want := m.metadata()
+func (c *fileCheck) compareMetadata(file map[string]string) {
+	want := c.manifest.metadata()
 	if run := file[metaRun]; run != want[metaRun] {
-		bad("it is of run %q", run)
+		c.bad("it is of run %q", run)
 		return // what else it says is of that one
 	}
 	for _, key := range []string{metaJob, metaTable, metaRows, metaSequence, metaVersion} {
 		if got, ok := file[key]; ok && got != want[key] {
-			bad("it says that %s is %q, the manifest %q", key, got, want[key])
+			c.bad("it says that %s is %q, the manifest %q", key, got, want[key])
 		}
 	}
 }

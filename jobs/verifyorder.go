@@ -66,11 +66,11 @@ func (c *orderChecker) check(b *columnar.Batch, r *FileReport) error {
 	return nil
 }
 
-// checkDeclared compares what a file of so many rows says of its order with what the
-// manifest says.
-func checkDeclared(rd columnar.FileReader, m *Manifest, rows int64, bad func(string, ...any)) {
-	if got, want := rd.Metadata()[metaSorted], sortedText(m.order()); got != want {
-		bad("it says that it is sorted by %q, the manifest by %q", got, want)
+// compareOrder compares what a file says of its order with what the manifest says.
+func (c *fileCheck) compareOrder(rd columnar.FileReader) {
+	order := c.manifest.order()
+	if got, want := rd.Metadata()[metaSorted], sortedText(order); got != want {
+		c.bad("it says that it is sorted by %q, the manifest by %q", got, want)
 	}
 	if p, ok := rd.(*partitionReader); ok {
 		rd = p.FileReader
@@ -80,7 +80,7 @@ func checkDeclared(rd columnar.FileReader, m *Manifest, rows int64, bad func(str
 		return // the format has no other place for it
 	}
 	// A file without rows has no row group that would say something.
-	if got := f.Order(); (rows > 0 || len(got) > 0) && !slices.Equal(got, m.order()) {
-		bad("its sorting columns are %q, the manifest says %q", sortedText(got), sortedText(m.order()))
+	if got := f.Order(); (c.want.Rows > 0 || len(got) > 0) && !slices.Equal(got, order) {
+		c.bad("its sorting columns are %q, the manifest says %q", sortedText(got), sortedText(order))
 	}
 }

@@ -22,81 +22,96 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 	}
 	src := store.Source{Pipeline: p.opts.Name, Topic: topic, ClusterID: info.clusterID, TopicID: info.id}
 	for {
-		answered := p.status.asks(topic, partitions...)
-		rows, err := p.storedOf(ctx, topic)
-		answered()
-		if err != nil {
+		err := p.tryPrepare(ctx, &src, &info, partitions)
+		if !errors.Is(err, store.ErrStale) { // else another process has stored them
 			return src, err
-		}
-		var begun []int32
-		var other *store.PartitionProgress
-		for i := range rows {
-			r := &rows[i]
-			if r.Source != src {
-				if r.Source.Untold(&src) {
-					return src, untoldError(&r.Source)
-				}
-				if other == nil || r.Progress.LastTime >= other.Progress.LastTime {
-					other = r
-				}
-				continue
-			}
-			begun = append(begun, r.Partition)
-		}
-		known := len(begun) > 0
-		changed := !known && other != nil
-		if changed {
-			if err := sourceChanged(&other.Source, -1, &src); err.firstID || p.opts.OnTopicChange == FailOnTopicChange {
-				return src, err
-			}
-		}
-		start := p.opts.Start
-		if known || changed {
-			start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
-		}
-		wanted := slices.Clone(partitions)
-		if start.From != StartEarliest && (p.opts.Partitions == nil || start.From != StartCommitted) {
-			// Those that other members have, too, if only for now, or that another
-			// process reads by name: one that is begun later would count as added.
-			// (What is committed of partitions that others name is theirs to know.)
-			wanted = append(wanted, info.partitions...)
-			slices.Sort(wanted)
-			wanted = slices.Compact(wanted)
-		}
-		missing := slices.DeleteFunc(wanted, func(n int32) bool { return slices.Contains(begun, n) })
-		if len(missing) == 0 {
-			return src, nil
-		}
-		if changed {
-			if err := p.abandon(ctx, other.Source, rows); err != nil {
-				return src, err
-			}
-		}
-		first, err := p.startOffsets(ctx, topic, missing, &start)
-		if err != nil {
-			return src, err
-		}
-		var b store.Batch
-		for _, n := range missing {
-			b.Advance(src, n, store.Absent, store.Progress{
-				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version, MappingFrom: first[n],
-			})
-		}
-		answered = p.status.asks(topic, partitions...)
-		err = p.opts.Engine.Apply(ctx, &b)
-		answered()
-		switch {
-		case err == nil:
-			if changed {
-				p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
-					"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
-			}
-			p.log.Info("topic is begun", "topic", topic, "start", start.From.String(), "partitions", len(missing))
-			return src, nil
-		case !errors.Is(err, store.ErrStale): // else another process has stored them
-			return src, fmt.Errorf("store where topic %s begins: %w", topic, err)
 		}
 	}
+}
+
+// tryPrepare is prepare of a source. Its error wraps store.ErrStale where another process has
+// stored meanwhile where partitions begin.
+func (p *Pipeline) tryPrepare(ctx context.Context, src *store.Source, info *topicInfo, partitions []int32) error {
+	topic := src.Topic
+	answered := p.status.asks(topic, partitions...)
+	rows, err := p.storedOf(ctx, topic)
+	answered()
+	if err != nil {
+		return err
+	}
+	begun, other, err := begunOf(rows, src)
+	if err != nil {
+		return err
+	}
+	known := len(begun) > 0
+	changed := !known && other != nil
+	if changed {
+		if err := sourceChanged(&other.Source, -1, src); err.firstID || p.opts.OnTopicChange == FailOnTopicChange {
+			return err
+		}
+	}
+	start := p.opts.Start
+	if known || changed {
+		start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
+	}
+	wanted := slices.Clone(partitions)
+	if start.From != StartEarliest && (p.opts.Partitions == nil || start.From != StartCommitted) {
+		// Those that other members have, too, if only for now, or that another
+		// process reads by name: one that is begun later would count as added.
+		// (What is committed of partitions that others name is theirs to know.)
+		wanted = append(wanted, info.partitions...)
+		slices.Sort(wanted)
+		wanted = slices.Compact(wanted)
+	}
+	missing := slices.DeleteFunc(wanted, func(n int32) bool { return slices.Contains(begun, n) })
+	if len(missing) == 0 {
+		return nil
+	}
+	if changed {
+		if err := p.abandon(ctx, other.Source, rows); err != nil {
+			return err
+		}
+	}
+	first, err := p.startOffsets(ctx, topic, missing, &start)
+	if err != nil {
+		return err
+	}
+	var b store.Batch
+	for _, n := range missing {
+		b.Advance(*src, n, store.Absent, store.Progress{
+			First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version, MappingFrom: first[n],
+		})
+	}
+	answered = p.status.asks(topic, partitions...)
+	err = p.opts.Engine.Apply(ctx, &b)
+	answered()
+	if err != nil {
+		return fmt.Errorf("store where topic %s begins: %w", topic, err)
+	}
+	if changed {
+		p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
+			"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
+	}
+	p.log.Info("topic is begun", "topic", topic, "start", start.From.String(), "partitions", len(missing))
+	return nil
+}
+
+// begunOf returns the partitions of src that have stored progress, and the newest progress of
+// another topic that had the name; nil = there is none. Its error says that the brokers do not
+// tell which of these src is.
+func begunOf(rows []store.PartitionProgress, src *store.Source) (begun []int32, other *store.PartitionProgress, err error) {
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.Source == *src:
+			begun = append(begun, r.Partition)
+		case r.Source.Untold(src):
+			return nil, nil, untoldError(&r.Source)
+		case other == nil || r.Progress.LastTime >= other.Progress.LastTime:
+			other = r
+		}
+	}
+	return begun, other, nil
 }
 
 // abandon stores what a topic that was created anew had unread, as far as this process has

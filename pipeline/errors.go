@@ -258,14 +258,9 @@ const classRefused = "refused"
 
 // refusal returns what the store refused as an error of stage store.
 func refusal(r *store.Refusal) *mapping.Error {
-	reason := r.Err
-	// Engines name the place of most errors themselves.
-	if place := fmt.Sprintf("table %s, row %.100q: ", r.Table, r.Row); !strings.HasPrefix(reason.Error(), place) {
-		reason = fmt.Errorf("%s%w", place, reason)
-	}
-	e := &mapping.Error{Stage: mapping.StageStore, Class: classRefused, Err: reason}
+	e := &mapping.Error{Stage: mapping.StageStore, Class: classRefused, Err: r}
 	for _, c := range refusalClasses {
-		if errors.Is(r.Err, c.err) {
+		if errors.Is(r, c.err) {
 			e.Class = c.class
 			break
 		}

@@ -390,7 +390,7 @@ func newTest(t testing.TB, e store.Engine, b *fakeBroker, opts ...testOption) *P
 	for _, f := range opts {
 		f(&o)
 	}
-	if err := o.validate(); err != nil {
+	if err := errors.Join(o.validate(), o.setDefaults()); err != nil {
 		t.Fatal(err)
 	}
 	return &Pipeline{

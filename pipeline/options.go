@@ -155,7 +155,7 @@ type Options struct {
 	Logger *slog.Logger // nil discards
 }
 
-// validate fills in the defaults and reports every mistake.
+// validate reports every mistake.
 func (o *Options) validate() error {
 	var errs []error
 	bad := func(f string, a ...any) { errs = append(errs, fmt.Errorf(f, a...)) }
@@ -207,15 +207,18 @@ func (o *Options) validate() error {
 			bad("negative duration %v", d)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("pipeline %s: %w", o.Name, err)
-	}
+	return errors.Join(errs...)
+}
+
+// setDefaults fills in what was left out.
+func (o *Options) setDefaults() error {
 	if o.Group == "" {
 		o.Group = "sluice-" + o.Name
 	}
 	if o.InFlight == 0 {
 		o.InFlight = DefaultInFlight
 	}
+	o.Poison.setDefaults()
 	if o.Backfill.MaxRecords == 0 {
 		o.Backfill.MaxRecords = DefaultBackfillRecords
 	}
@@ -235,7 +238,7 @@ func (o *Options) validate() error {
 		}
 		var err error
 		if o.Memory, err = budget(DefaultMemoryBytes); err != nil {
-			return fmt.Errorf("pipeline %s: %w", o.Name, err)
+			return err
 		}
 	}
 	return nil

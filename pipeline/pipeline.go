@@ -64,7 +64,10 @@ func New(o *Options) (*Pipeline, error) {
 	}
 	p := &Pipeline{opts: *o, retry: firstRetryWait, status: newStatus()}
 	if err := p.opts.validate(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("pipeline %s: %w", o.Name, err)
+	}
+	if err := p.opts.setDefaults(); err != nil {
+		return nil, fmt.Errorf("pipeline %s: %w", o.Name, err)
 	}
 	p.buffers = buffer.BudgetOf(p.opts.Memory.Buffered())
 	switch {
@@ -373,75 +376,4 @@ func (p *Pipeline) prepareSource(ctx context.Context, topic string, partitions [
 			return src, nil // the caller sees that ctx has ended
 		}
 	}
-}
-
-func (s *status) run() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = true
-}
-
-// awaits notes why one of waits is waited for; nil = it is not.
-func (s *status) awaits(what int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting[what] = err
-	s.broadcast()
-}
-
-func (s *status) stop(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running, s.stopped, s.err = false, true, err
-	s.broadcast()
-}
-
-func (s *status) generationBegins(id int32, member string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.generation, s.memberID = id, member
-	s.metrics.Rebalances++
-	s.broadcast()
-}
-
-// redriven notes what became of the dead letters of each partition since.
-func (s *status) redriven(all []buffer.Redriven) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.redrives = make(map[incarnationKey]buffer.Redriven, len(all))
-	for _, n := range all {
-		s.redrives[incarnationKey{partitionKey{n.Topic, n.Partition}, n.TopicID}] = n
-	}
-}
-
-// ends notes what the logs of a topic hold.
-func (s *status) ends(topic string, id [16]byte, spans map[int32]span) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n, log := range spans {
-		if st := s.partitions[partitionKey{topic, n}]; st != nil && st.topicID == id {
-			st.LogStart, st.LogEnd = max(st.LogStart, log.start), max(st.LogEnd, log.end)
-			st.look()
-		}
-	}
-}
-
-// storedOffsets returns the stored offsets of the assigned partitions.
-func (s *status) storedOffsets(assignment map[string][]int32) map[string]map[int32]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[string]map[int32]int64{}
-	for topic, partitions := range assignment {
-		for _, n := range partitions {
-			st := s.partitions[partitionKey{topic, n}]
-			if st == nil || st.Progress == (store.Progress{}) {
-				continue
-			}
-			if out[topic] == nil {
-				out[topic] = map[int32]int64{}
-			}
-			out[topic][n] = st.Progress.Next
-		}
-	}
-	return out
 }

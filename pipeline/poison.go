@@ -94,13 +94,16 @@ func (p *Poison) validate() error {
 	case p.CloseAfter < 0:
 		return fmt.Errorf("breaker closes after %v", p.CloseAfter)
 	}
+	return nil
+}
+
+func (p *Poison) setDefaults() {
 	if p.Retries == 0 {
 		p.Retries = DefaultRetries
 	}
 	if p.Window == 0 {
 		p.Window = DefaultWindow
 	}
-	return nil
 }
 
 // Policy returns what becomes of a record with an error of that stage and class.

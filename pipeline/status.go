@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -166,26 +165,6 @@ func (s *status) partition(topic string, n int32, poison *Poison) *partitionStat
 	return p
 }
 
-// partitionState is one partition's part of the status, under its lock.
-type partitionState struct {
-	s *status
-	PartitionStatus
-	behind
-	topicID   [16]byte
-	owners    int
-	rate      rate
-	breaker   *breaker // of the worker that has the partition
-	logged    trouble  // the last pause that was logged
-	trippedAt time.Time
-	closed    bool          // the breaker was closed by hand, and its worker does not know yet
-	wake      chan struct{} // has an element then
-	asked     time.Time     // when the store was asked what it has not answered yet; zero = it has answered all
-}
-
-// silence is how long the store may take for an answer before that is a pause, as
-// operators see it: as long as the embedded engine waits for its disk before it says so.
-const silence = 10 * time.Second
-
 // asks notes that the store is asked for partitions of a topic. answered is to be called
 // when it has answered, whatever that is.
 func (s *status) asks(topic string, partitions ...int32) (answered func()) {
@@ -207,81 +186,75 @@ func (s *status) asks(topic string, partitions ...int32) (answered func()) {
 	}
 }
 
-// paused returns why the partition waits, empty where it does not. The lock is held.
-func (p *partitionState) paused(now time.Time) string {
-	if d := now.Sub(p.asked); p.Paused == "" && !p.asked.IsZero() && d >= silence {
-		return fmt.Sprintf("the store has not answered for %v", d.Round(time.Second))
+func (s *status) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = true
+}
+
+// awaits notes why one of waits is waited for; nil = it is not.
+func (s *status) awaits(what int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[what] = err
+	s.broadcast()
+}
+
+func (s *status) stop(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.stopped, s.err = false, true, err
+	s.broadcast()
+}
+
+func (s *status) generationBegins(id int32, member string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.generation, s.memberID = id, member
+	s.metrics.Rebalances++
+	s.broadcast()
+}
+
+// redriven notes what became of the dead letters of each partition since.
+func (s *status) redriven(all []buffer.Redriven) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.redrives = make(map[incarnationKey]buffer.Redriven, len(all))
+	for _, n := range all {
+		s.redrives[incarnationKey{partitionKey{n.Topic, n.Partition}, n.TopicID}] = n
 	}
-	return p.Paused
 }
 
-func (p *partitionState) assign(owned bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if owned {
-		if p.owners == 0 {
-			p.begun, p.even = false, time.Now()
-		}
-		p.owners++
-	} else {
-		p.owners--
-		p.Paused = ""
-	}
-	p.Owned = p.owners > 0
-}
-
-// of notes which topic the partition is of now, while it has no worker.
-func (p *partitionState) of(src *store.Source) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.topicID != src.TopicID { // nothing is known of its log, and its offsets are others
-		p.breaker.close()
-		p.topicID, p.starts, p.begun, p.LogStart, p.LogEnd = src.TopicID, nil, false, 0, 0
-	}
-}
-
-// stored returns the stored offset, and whether this process has read it yet.
-func (p *partitionState) stored() (next int64, known bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.Progress.Next, p.begun || p.Progress != (store.Progress{})
-}
-
-// opened notes where the partition goes on, and returns up to where it was known
-// to be stored, -1 where nothing was known, and how many offsets were given up since.
-func (p *partitionState) opened(progress *store.Progress, log span) (known, skipped int64) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	known = -1
-	if p.Progress != (store.Progress{}) {
-		known = p.Progress.Next
-		if skipped = progress.Skipped - p.Progress.Skipped; skipped > 0 {
-			p.s.metrics.Lost += skipped
+// ends notes what the logs of a topic hold.
+func (s *status) ends(topic string, id [16]byte, spans map[int32]span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, log := range spans {
+		if st := s.partitions[partitionKey{topic, n}]; st != nil && st.topicID == id {
+			st.LogStart, st.LogEnd = max(st.LogStart, log.start), max(st.LogEnd, log.end)
+			st.look()
 		}
 	}
-	if progress.Next > p.Progress.Next || progress.Next >= log.end {
-		p.Paused = "" // somebody has applied it: perhaps this one, whose reply was lost
-	}
-	p.Progress, p.Position, p.LogStart, p.LogEnd = *progress, progress.Next, log.start, log.end
-	p.begun = true
-	p.look()
-	p.s.broadcast()
-	return known, skipped
 }
 
-func (p *partitionState) lag() int64 {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.LogEnd - p.Progress.Next
-}
-
-func (p *partitionState) changeOver(bulk bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.Backfill = bulk
-	if bulk {
-		p.s.metrics.Backfills++
+// storedOffsets returns the stored offsets of the assigned partitions.
+func (s *status) storedOffsets(assignment map[string][]int32) map[string]map[int32]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]map[int32]int64{}
+	for topic, partitions := range assignment {
+		for _, n := range partitions {
+			st := s.partitions[partitionKey{topic, n}]
+			if st == nil || st.Progress == (store.Progress{}) {
+				continue
+			}
+			if out[topic] == nil {
+				out[topic] = map[int32]int64{}
+			}
+			out[topic][n] = st.Progress.Next
+		}
 	}
+	return out
 }
 
 // unread returns where the log of a source's partition ended when it was looked at last; -1
@@ -303,108 +276,6 @@ func (s *status) abandon(topic string, partition int32, n int64) {
 	if p := s.partitions[partitionKey{topic, partition}]; p != nil {
 		p.Abandoned += n
 	}
-}
-
-func (p *partitionState) lost(n int64) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.metrics.Lost += n
-}
-
-func (p *partitionState) fetched(position int64) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.Position = position
-	p.look()
-}
-
-// applied notes a batch that is stored, and reports whether it ends a pause.
-func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	m := &p.s.metrics
-	m.Applied += b.Counts.Applied - b.Unapplied.Duplicate - b.Unapplied.Unmet
-	m.Duplicate += b.Unapplied.Duplicate
-	m.Unmet += b.Unapplied.Unmet
-	m.Filtered += b.Counts.Filtered
-	m.Dead += b.Counts.Dead
-	m.Dropped += b.Counts.Dropped
-	m.Control += b.Counts.Control
-	m.Aborted += b.Counts.Aborted
-	m.Late += b.Counts.Late
-	m.Ops.Increments += b.Ops.Increments
-	m.Ops.Puts += b.Ops.Puts
-	m.Ops.Deletes += b.Ops.Deletes
-	m.Ops.Appends += b.Ops.Appends
-	m.Batches++
-	m.Commits.add(took)
-	for _, d := range b.Dead {
-		m.DeadLetters[DeadLetterKey{d.Stage, d.Class}] += d.N
-	}
-	p.rate.add(time.Now(), float64(b.Records))
-	p.Progress = b.Progress.Settle(store.Unapplied{
-		Duplicate: p.Progress.Duplicate + b.Unapplied.Duplicate,
-		Unmet:     p.Progress.Unmet + b.Unapplied.Unmet,
-	})
-	p.look()
-	resumed = p.Paused != ""
-	p.Paused = ""
-	p.s.broadcast()
-	return resumed
-}
-
-func (p *partitionState) reopen(stale bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if stale {
-		p.s.metrics.Stale++
-	}
-}
-
-// fenced notes a batch that was not sent, as the partition has another owner.
-func (p *partitionState) fenced() {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.metrics.Fenced++
-}
-
-// held notes for how long the store or the memory kept the partition from reading.
-func (p *partitionState) held(d time.Duration) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.metrics.Held += d
-}
-
-func (p *partitionState) refusals(n int) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.metrics.Refusals += int64(n)
-}
-
-// trip notes that the partition's breaker has opened.
-func (p *partitionState) trip(why string) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.metrics.Trips++
-	p.Paused, p.Tripped, p.trippedAt = why, why, time.Now()
-	p.s.broadcast()
-}
-
-// tripped returns why the partition's breaker is open, or "", since when, and
-// whether it was closed by hand since the last call.
-func (p *partitionState) tripped() (why string, since time.Time, closed bool) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	closed, p.closed = p.closed, false
-	return p.Tripped, p.trippedAt, closed
-}
-
-// try notes that the partition's breaker is half open.
-func (p *partitionState) try() {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.Paused, p.Tripped = "", ""
-	p.s.broadcast()
 }
 
 // CloseBreakers closes every breaker that is open, as a new start of the process
@@ -430,39 +301,6 @@ func (p *Pipeline) CloseBreakers() int {
 	return n
 }
 
-// pause notes why the partition waits and reports whether that is news: the
-// cause is another than the last one that was logged, whatever offsets why names.
-func (p *partitionState) pause(why, cause string) bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.Paused == "" {
-		p.s.metrics.Pauses++
-	}
-	p.Paused = why
-	return p.logged.news(cause)
-}
-
-// rateWindow is the time in which an event's weight falls to 1/e.
-const rateWindow = 10 * time.Second
-
-// rate is an exponentially weighted rate of events a second.
-type rate struct {
-	perSecond float64
-	at        time.Time
-}
-
-func (r *rate) add(now time.Time, n float64) {
-	r.perSecond = r.value(now) + n/rateWindow.Seconds()
-	r.at = now
-}
-
-func (r *rate) value(now time.Time) float64 {
-	if r.at.IsZero() {
-		return 0
-	}
-	return r.perSecond * math.Exp(-now.Sub(r.at).Seconds()/rateWindow.Seconds())
-}
-
 // Status returns what the pipeline does now. The result is the caller's.
 func (p *Pipeline) Status() Status {
 	s := p.status
@@ -486,13 +324,7 @@ func (p *Pipeline) Status() Status {
 		out.Partitions = append(out.Partitions, ps)
 	}
 	slices.SortFunc(out.Partitions, func(a, b PartitionStatus) int {
-		if a.Topic != b.Topic {
-			if a.Topic < b.Topic {
-				return -1
-			}
-			return 1
-		}
-		return int(a.Partition) - int(b.Partition)
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return out
 }

@@ -130,8 +130,11 @@ func (w *worker) run(ctx context.Context) error {
 		if now, _ := w.state.stored(); now != before {
 			wait = w.p.retry
 		}
-		if errors.Is(err, store.ErrStale) || errors.Is(err, errReopen) {
-			w.state.reopen(errors.Is(err, store.ErrStale))
+		stale := errors.Is(err, store.ErrStale)
+		if stale {
+			w.state.stale()
+		}
+		if stale || errors.Is(err, errReopen) {
 			if wait == w.p.retry { // another owner was faster, or the log moved, once: go on at once
 				wait *= 2
 				continue

@@ -1,5 +1,7 @@
 package region
 
+import "cmp"
+
 // Defaults of BusyPolicy, HBase's.
 const (
 	DefaultBusyShare  = 0.2
@@ -41,7 +43,7 @@ func (w *BusyWatch) Look(p *BusyPolicy, infos []Info, writes []int64, now int64)
 		share = DefaultBusyShare
 	}
 	took := now - w.since
-	if w.looked && took < defaulted(p.Window, DefaultBusyWindow) && took >= 0 {
+	if w.looked && took < cmp.Or(p.Window, DefaultBusyWindow) && took >= 0 {
 		return nil
 	}
 	seen := make(map[string]int64, len(infos))
@@ -57,7 +59,7 @@ func (w *BusyWatch) Look(p *BusyPolicy, infos []Info, writes []int64, now int64)
 	}
 	if w.looked && took > 0 {
 		for i, n := range taken {
-			if now-infos[i].ID >= defaulted(p.MinAge, DefaultBusyMinAge) &&
+			if now-infos[i].ID >= cmp.Or(p.MinAge, DefaultBusyMinAge) &&
 				float64(n) >= hotRate*float64(took)/1000 && float64(n) >= share*float64(total) {
 				busy = append(busy, i)
 			}

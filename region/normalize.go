@@ -1,6 +1,9 @@
 package region
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Normalizer evens out the sizes of a table's regions as HBase's
 // SimpleRegionNormalizer does: regions above twice the average are split,
@@ -21,6 +24,8 @@ type Normalizer struct {
 	// (hbase.normalizer.merge.min_region_age.days). Default: 3 days; negative
 	// = any.
 	MinAge int64
+	// NoSplits and NoMerges say that the table allows none.
+	NoSplits, NoMerges bool
 }
 
 // maxMerge is the most regions that one merge takes
@@ -30,9 +35,8 @@ const maxMerge = 100
 // Plan returns what to do for the regions of m, whose sizes are sizes[i] bytes, at
 // now (ms since the Unix epoch): the indexes of regions to split, and runs
 // [first, last] of regions to merge, ascending and disjoint. A split of one region
-// moves the indexes of those after it, so apply plans from the end. split and
-// merge say which the table allows.
-func (z *Normalizer) Plan(m *Map, sizes []int64, now int64, split, merge bool) (splits []int, merges [][2]int) {
+// moves the indexes of those after it, so apply plans from the end.
+func (z *Normalizer) Plan(m *Map, sizes []int64, now int64) (splits []int, merges [][2]int) {
 	var total int64
 	for _, s := range sizes {
 		total += s
@@ -47,17 +51,17 @@ func (z *Normalizer) Plan(m *Map, sizes []int64, now int64, split, merge bool) (
 	if average <= 0 {
 		return nil, nil // an empty table: nothing says how its regions will fill
 	}
-	if split {
+	if !z.NoSplits {
 		for i, s := range sizes {
 			if float64(s) > 2*average {
 				splits = append(splits, i)
 			}
 		}
 	}
-	if !merge || m.Len() < defaulted(z.MinRegions, 3) {
+	if z.NoMerges || m.Len() < cmp.Or(z.MinRegions, 3) {
 		return splits, nil
 	}
-	young := defaulted(z.MinAge, 3*24*3600*1000)
+	young := cmp.Or(z.MinAge, 3*24*3600*1000)
 	first, sum := -1, int64(0)
 	end := func(i int) {
 		if first >= 0 && i-first > 1 {
@@ -81,11 +85,4 @@ func (z *Normalizer) Plan(m *Map, sizes []int64, now int64, split, merge bool) (
 	}
 	end(m.Len())
 	return splits, merges
-}
-
-func defaulted[T int | int64](v, fallback T) T {
-	if v == 0 {
-		return fallback
-	}
-	return v
 }

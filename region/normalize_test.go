@@ -11,14 +11,12 @@ func TestNormalizer(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 3600 * 1000
 	for _, c := range []struct {
-		name    string
-		z       Normalizer
-		sizes   []int64
-		young   int // index of a region of today; -1 = none
-		noSplit bool
-		noMerge bool
-		splits  []int
-		merges  [][2]int
+		name   string
+		z      Normalizer
+		sizes  []int64
+		young  int // index of a region of today; -1 = none
+		splits []int
+		merges [][2]int
 	}{
 		{name: "even", sizes: []int64{10, 10, 10, 10}, young: -1},
 		{name: "empty table", sizes: []int64{0, 0, 0, 0}, young: -1},
@@ -29,8 +27,8 @@ func TestNormalizer(t *testing.T) {
 		{name: "two regions allowed", z: Normalizer{MinRegions: 2, TargetBytes: 9}, sizes: []int64{1, 1}, young: -1, merges: [][2]int{{0, 1}}},
 		{name: "young", sizes: []int64{2, 3, 4, 30}, young: 1, splits: []int{3}},
 		{name: "young allowed", z: Normalizer{MinAge: -1}, sizes: []int64{2, 3, 4, 30}, young: 1, splits: []int{3}, merges: [][2]int{{0, 2}}},
-		{name: "no splits", sizes: []int64{2, 3, 4, 30}, young: -1, noSplit: true, merges: [][2]int{{0, 2}}},
-		{name: "no merges", sizes: []int64{2, 3, 4, 30}, young: -1, noMerge: true, splits: []int{3}},
+		{name: "no splits", z: Normalizer{NoSplits: true}, sizes: []int64{2, 3, 4, 30}, young: -1, merges: [][2]int{{0, 2}}},
+		{name: "no merges", z: Normalizer{NoMerges: true}, sizes: []int64{2, 3, 4, 30}, young: -1, splits: []int{3}},
 		{name: "target size", z: Normalizer{TargetBytes: 4}, sizes: []int64{2, 2, 2, 9}, young: -1, splits: []int{3}, merges: [][2]int{{0, 1}}},
 		{name: "target count", z: Normalizer{TargetRegions: 2}, sizes: []int64{10, 10, 10, 10}, young: -1, merges: [][2]int{{0, 1}, {2, 3}}},
 	} {
@@ -49,7 +47,7 @@ func TestNormalizer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		splits, merges := c.z.Plan(m, c.sizes, 10*day, !c.noSplit, !c.noMerge)
+		splits, merges := c.z.Plan(m, c.sizes, 10*day)
 		if d := cmp.Diff(c.splits, splits); d != "" {
 			t.Errorf("%s: splits (-want +got)\n%s", c.name, d)
 		}
@@ -70,7 +68,7 @@ func TestNormalizerProperties(t *testing.T) {
 			TargetBytes: rapid.Int64Range(0, 60).Draw(t, "target"), TargetRegions: rapid.IntRange(0, 5).Draw(t, "count"),
 			MinRegions: rapid.IntRange(0, 4).Draw(t, "min"), MinAge: -1,
 		}
-		splits, merges := z.Plan(m, sizes, 1000, true, true)
+		splits, merges := z.Plan(m, sizes, 1000)
 		used := make([]bool, m.Len())
 		mark := func(i int) {
 			if used[i] {

@@ -39,6 +39,9 @@ func buckets(r *http.Request) (query.Buckets, error) {
 	return query.Buckets{From: from, To: to}, err
 }
 
+// counterParams are the parameters that getCounters reads.
+var counterParams = once("row", "encoding", "family", "qualifier", "from", "to")
+
 // getCounters answers the counters of one row and family: one of them, a range,
 // or all, with their sum.
 func (s *Server) getCounters(w http.ResponseWriter, r *http.Request) error {

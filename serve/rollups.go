@@ -27,7 +27,7 @@ type rollupQuery struct {
 }
 
 // rollupParams are the parameters that newRollupQuery reads.
-var rollupParams = []string{"by", "bucket", "value" + several, "encoding", "zone", "distinct", "from", "to"}
+var rollupParams = append(once("by", "bucket", "encoding", "zone", "distinct", "from", "to"), param{name: "value", several: true})
 
 func newRollupQuery(r *http.Request) (*rollupQuery, error) {
 	p := r.URL.Query()

@@ -64,6 +64,9 @@ func intParam(q url.Values, name string, fallback, low, high int) (int, error) {
 	return n, nil
 }
 
+// rowParams are the parameters that getRow reads.
+var rowParams = append(once("row", "encoding", "versions"), param{name: "family", several: true})
+
 // getRow answers one row: ?family= one family of it, ?versions= more of its past.
 func (s *Server) getRow(w http.ResponseWriter, r *http.Request) error {
 	row, err := rowKey(r)

@@ -269,17 +269,27 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 // handlerFunc is a handler whose error becomes the answer.
 type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// several marks the names of parameters that may be given more than once.
-const several = "..."
+// param is a parameter that a request may have behind its path.
+type param struct {
+	name    string
+	several bool // it may be there more than once
+}
 
-// with returns h for requests that have no other parameters than these, each once but for
-// those with several behind their names. A mistyped one, and one of two, would be an answer to
-// another question.
-func (h handlerFunc) with(params []string) handlerFunc {
-	repeated := map[string]bool{}
-	params = slices.Clone(params)
-	for i, name := range params {
-		params[i], repeated[strings.TrimSuffix(name, several)] = strings.TrimSuffix(name, several), strings.HasSuffix(name, several)
+// once returns parameters that a request has once at most.
+func once(names ...string) []param {
+	params := make([]param, len(names))
+	for i, name := range names {
+		params[i].name = name
+	}
+	return params
+}
+
+// with returns h for requests that have no other parameters than these. A mistyped one, and
+// one of two, would be an answer to another question.
+func (h handlerFunc) with(params []param) handlerFunc {
+	names := make([]string, len(params))
+	for i := range params {
+		names[i] = params[i].name
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := url.ParseQuery(r.URL.RawQuery)
@@ -287,14 +297,13 @@ func (h handlerFunc) with(params []string) handlerFunc {
 			return fmt.Errorf("%w: parameters: %w", store.ErrInvalidArgument, err)
 		}
 		for _, name := range slices.Sorted(maps.Keys(q)) {
-			switch {
-			case slices.Contains(params, name) && len(q[name]) > 1 && !repeated[name]:
-				return fmt.Errorf("%w: parameter %s is there %d times: give it once", store.ErrInvalidArgument, name, len(q[name]))
-			case slices.Contains(params, name):
-			case len(params) == 0:
+			switch i := slices.Index(names, name); {
+			case i < 0 && len(names) == 0:
 				return fmt.Errorf("%w: there is no parameter %q", store.ErrInvalidArgument, name)
-			default:
-				return fmt.Errorf("%w: there is no parameter %q, only %s", store.ErrInvalidArgument, name, strings.Join(params, ", "))
+			case i < 0:
+				return fmt.Errorf("%w: there is no parameter %q, only %s", store.ErrInvalidArgument, name, strings.Join(names, ", "))
+			case len(q[name]) > 1 && !params[i].several:
+				return fmt.Errorf("%w: parameter %s is there %d times: give it once", store.ErrInvalidArgument, name, len(q[name]))
 			}
 		}
 		return h(w, r)
@@ -308,7 +317,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	open("GET /readyz", s.readyz)
 	open("GET /version", s.version)
 	mux.Handle("GET /metrics", metrics)
-	guarded := func(pattern string, h handlerFunc, params ...string) {
+	guarded := func(pattern string, h handlerFunc, params ...param) {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+api.Prefix+path, s.authorized(s.handle(h.with(params))))
 	}
@@ -331,19 +340,19 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /tables/{table}/merge", s.mergeRegions)
 	guarded("POST /tables/{table}/compact", s.compactTable)
 	guarded("POST /flush", s.flush)
-	guarded("GET /tables/{table}/rows", s.getRow, "row", "encoding", "family"+several, "versions")
-	guarded("GET /tables/{table}/rows/{row...}", s.getRow, "row", "encoding", "family"+several, "versions") // {row} takes no "/" alone, however it is escaped
+	guarded("GET /tables/{table}/rows", s.getRow, rowParams...)
+	guarded("GET /tables/{table}/rows/{row...}", s.getRow, rowParams...) // {row} takes no "/" alone, however it is escaped
 	guarded("POST /tables/{table}/scan", s.scan)
 	guarded("POST /tables/{table}/mutate", s.mutateRow)
 	guarded("POST /mutate", s.mutateRows)
 	guarded("POST /batch", s.applyBatch)
-	guarded("GET /counters/{table}/top", s.topCounters, "encoding", "family", "qualifier", "from", "to", "n", "prefix")
-	guarded("GET /counters/{table}/{row...}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
-	guarded("GET /counters/{table}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
+	guarded("GET /counters/{table}/top", s.topCounters, once("encoding", "family", "qualifier", "from", "to", "n", "prefix")...)
+	guarded("GET /counters/{table}/{row...}", s.getCounters, counterParams...)
+	guarded("GET /counters/{table}", s.getCounters, counterParams...)
 	guarded("GET /rollups/{table}/{rollup}/series", s.rollupSeries, rollupParams...)
-	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop, append(rollupParams, "n")...)
+	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop, slices.Concat(rollupParams, once("n"))...)
 	guarded("GET /offsets", s.offsets)
-	guarded("GET /outbox", s.outbox, "limit", "after")
+	guarded("GET /outbox", s.outbox, once("limit", "after")...)
 	guarded("GET /pipelines", s.pipelines)
 	guarded("POST /pipelines/{pipeline}/close_breakers", s.closeBreakers)
 	guarded("GET /exports", s.exports)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -337,12 +338,27 @@ func (b *Batch) Empty() bool {
 	return len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Records)+len(b.Advances) == 0
 }
 
-// Refusal is one record that the store does not take.
+// Refusal is one record that the store does not take, and the error of it.
 type Refusal struct {
 	Offset int64 // -1 where no record stands behind the mutation
 	Table  string
 	Row    []byte
-	Err    error
+	Err    error // why; it need not name Table and Row
+}
+
+// Error names the row, and says why.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("table %s, row %.100q: %v", r.Table, r.Row, r.Err)
+}
+
+// Unwrap returns why.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// place takes off r's error the row where that is r's own.
+func (r *Refusal) place() {
+	if e, ok := r.Err.(*RowError); ok && e.Table == CanonicalName(r.Table) && bytes.Equal(e.Row, r.Row) {
+		r.Err = e.Err
+	}
 }
 
 // BatchError is the refusal of single records. Nothing of the batch was applied;
@@ -354,6 +370,9 @@ type BatchError struct {
 // NewBatchError returns the error of a batch of which records were refused, in any order: of
 // each record the refusal that comes first stays. It sorts the slice, which it keeps.
 func NewBatchError(refused []Refusal) *BatchError {
+	for i := range refused {
+		refused[i].place()
+	}
 	slices.SortStableFunc(refused, func(a, b Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
 	return &BatchError{Refused: slices.CompactFunc(refused, func(a, b Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })}
 }
@@ -362,7 +381,7 @@ func NewBatchError(refused []Refusal) *BatchError {
 func (e *BatchError) Error() string {
 	var b strings.Builder
 	r := &e.Refused[0]
-	fmt.Fprintf(&b, "store: batch refused: offset %d, table %s, row %.100q: %v", r.Offset, r.Table, r.Row, r.Err)
+	fmt.Fprintf(&b, "store: batch refused: offset %d, %v", r.Offset, r)
 	if n := len(e.Refused) - 1; n > 0 {
 		fmt.Fprintf(&b, " (and %d more)", n)
 	}
@@ -395,7 +414,7 @@ func (e *PartialError) Error() string {
 	} else {
 		fmt.Fprintf(&b, "store: batch applied in part, %d mutations were", e.Applied)
 	}
-	fmt.Fprintf(&b, ": offset %d, table %s, row %.100q: %v", f.Offset, f.Table, f.Row, f.Err)
+	fmt.Fprintf(&b, ": offset %d, %v", f.Offset, f)
 	if n := len(e.Failed) - 1; n > 0 {
 		fmt.Fprintf(&b, " (and %d more)", n)
 	}

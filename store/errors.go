@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"syscall"
 )
 
@@ -91,6 +93,26 @@ type subError struct {
 
 func (e *subError) Error() string { return e.text }
 func (e *subError) Unwrap() error { return e.class }
+
+// RowError says which row of a table an error is about.
+type RowError struct {
+	Table string
+	Row   []byte
+	Err   error
+}
+
+// Error names the row, and says what is wrong with it.
+func (e *RowError) Error() string {
+	return fmt.Sprintf("table %s, row %.100q: %v", e.Table, e.Row, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// atRow returns err, of a row that may be written to again, as a *RowError.
+func atRow(table string, row []byte, err error) error {
+	return &RowError{Table: table, Row: bytes.Clone(row), Err: err}
+}
 
 // retryable reports whether what failed with err may be tried again by this
 // process. An engine that has stopped is ErrTransient for clients of its process

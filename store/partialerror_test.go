@@ -32,3 +32,28 @@ func TestBatchErrorsCutRows(t *testing.T) {
 		}
 	}
 }
+
+// Errors of a batch name each row once, also where the engine's own name it.
+func TestBatchErrorNamesTheRowOnce(t *testing.T) {
+	t.Parallel()
+	at := func(row string) error {
+		return &store.RowError{Table: "t", Row: []byte(row), Err: store.ErrCellTooLarge}
+	}
+	err := store.NewBatchError([]store.Refusal{
+		{Offset: 7, Table: "t", Row: []byte("r"), Err: at("r")},
+		{Offset: 8, Table: "default:t", Row: []byte("r"), Err: at("r")},
+		{Offset: 9, Table: "t", Row: []byte("r"), Err: at("other")},
+	})
+	for i, want := range []string{
+		`table t, row "r": store: cell too large`,
+		`table default:t, row "r": store: cell too large`,
+		`table t, row "r": table t, row "other": store: cell too large`,
+	} {
+		if got := &err.Refused[i]; got.Error() != want || !errors.Is(got, store.ErrCellTooLarge) {
+			t.Errorf("Got %v, want %s", got, want)
+		}
+	}
+	if got, want := err.Error(), `store: batch refused: offset 7, table t, row "r": store: cell too large (and 2 more)`; got != want {
+		t.Errorf("Got %s, want %s", got, want)
+	}
+}

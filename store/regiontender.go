@@ -141,7 +141,7 @@ func (t *RegionTender) table(ctx context.Context, name string, done *Tended, hot
 				"table", name, "region", s.Region.EncodedName(), "reads_per_second", s.ReadRate, "writes_per_second", s.WriteRate)
 		}
 	}
-	split, merge := d.Enabled(AttrSplit), d.Enabled(AttrMerge)
+	split := d.Enabled(AttrSplit)
 	policy := d.SplitPolicy()
 	limit, splits := policy.Limit(len(stats))
 	var failed error
@@ -164,7 +164,7 @@ func (t *RegionTender) table(ctx context.Context, name string, done *Tended, hot
 	if cut || !d.Enabled(AttrNormalization) {
 		return failed
 	}
-	return t.normalize(ctx, d, stats, split, merge, done)
+	return t.normalize(ctx, d, stats, done)
 }
 
 // busyRegions returns the indexes of the regions that BusyRegionSplitPolicy splits
@@ -186,7 +186,7 @@ func (t *RegionTender) busyRegions(table string, p *region.SplitPolicy, stats []
 	return w.Look(&p.Busy, infos, writes, t.o.Now())
 }
 
-func (t *RegionTender) normalize(ctx context.Context, d *TableDescriptor, stats []RegionStats, split, merge bool, done *Tended) error {
+func (t *RegionTender) normalize(ctx context.Context, d *TableDescriptor, stats []RegionStats, done *Tended) error {
 	infos, sizes := make([]region.Info, len(stats)), make([]int64, len(stats))
 	for i := range stats {
 		infos[i], sizes[i] = stats[i].Region, stats[i].Bytes
@@ -196,7 +196,7 @@ func (t *RegionTender) normalize(ctx context.Context, d *TableDescriptor, stats 
 		return err
 	}
 	z := d.Normalizer()
-	splits, merges := z.Plan(m, sizes, t.o.Now(), split, merge)
+	splits, merges := z.Plan(m, sizes, t.o.Now())
 	var failed error
 	for _, i := range splits {
 		failed = cmp.Or(failed, t.split(ctx, &stats[i], done, "more than twice the average"))

@@ -32,13 +32,13 @@ func (f *FamilyDescriptor) Expired(t, now cell.Timestamp) bool {
 // clock. Its error wraps ErrInvalidArgument (row key, no operations, negative
 // timestamps, a TTL on a delete), ErrFamilyNotFound, ErrRefused (a read-only
 // table, an operation that a COUNTER family does not take), ErrCellTooLarge or
-// ErrTimestampTooFar.
+// ErrTimestampTooFar; where the row has a key, it is a *RowError.
 func ValidateMutation(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) error {
 	if err := checkRow(m.Row); err != nil {
 		return fmt.Errorf("table %s: %w", t.Name, err)
 	}
 	if err := validateMutation(t, m, now); err != nil {
-		return fmt.Errorf("table %s, row %.100q: %w", t.Name, m.Row, err)
+		return atRow(t.Name, m.Row, err)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func AppendResolved(dst []cell.Cell, t *TableDescriptor, m *cell.Mutation, now, 
 			}
 		case cell.OpIncrement, cell.OpAppend:
 			if err = r.modify(o); err != nil {
-				return dst[:first], nil, fmt.Errorf("table %s, row %.100q: %s %s:%.100q: %w", t.Name, m.Row, o.Type, o.Family, o.Qualifier, err)
+				return dst[:first], nil, atRow(t.Name, m.Row, fmt.Errorf("%s %s:%.100q: %w", o.Type, o.Family, o.Qualifier, err))
 			}
 		}
 	}

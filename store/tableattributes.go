@@ -352,5 +352,8 @@ func (t *TableDescriptor) SplitPolicy() region.SplitPolicy {
 // Normalizer returns how the table's regions are evened out. NORMALIZATION_ENABLED
 // is the caller's business.
 func (t *TableDescriptor) Normalizer() region.Normalizer {
-	return region.Normalizer{TargetRegions: int(t.integer(AttrTargetRegions)), TargetBytes: t.integer(AttrTargetSize) << 20}
+	return region.Normalizer{
+		TargetRegions: int(t.integer(AttrTargetRegions)), TargetBytes: t.integer(AttrTargetSize) << 20,
+		NoSplits: !t.Enabled(AttrSplit), NoMerges: !t.Enabled(AttrMerge),
+	}
 }

@@ -60,7 +60,7 @@ func TestTableAttributes(t *testing.T) {
 	if diff := cmp.Diff(policy, d.SplitPolicy()); diff != "" {
 		t.Errorf("SplitPolicy (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff(region.Normalizer{TargetRegions: 9, TargetBytes: 64 << 20}, d.Normalizer()); diff != "" {
+	if diff := cmp.Diff(region.Normalizer{TargetRegions: 9, TargetBytes: 64 << 20, NoSplits: true}, d.Normalizer()); diff != "" {
 		t.Errorf("Normalizer (-want +got)\n%s", diff)
 	}
 	for attribute, want := range map[string]bool{AttrSplit: false, AttrMerge: true, AttrCompaction: true, AttrNormalization: true} {

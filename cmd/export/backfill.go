@@ -82,7 +82,7 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: schedule.Backfill}
 	var found []schedule.Entry // by one call: each opens the store
-	defer func() { err = errors.Join(err, hand.record(ctx, nil, found...)) }()
+	defer func() { err = errors.Join(err, hand.record(ctx, found...)) }()
 	list := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for _, at := range times {
 		done, m, err := c.fill(ctx, p, cfg, t, out, at)
@@ -120,11 +120,11 @@ func (c *backfillCommand) orderTimes(ctx context.Context, p *cli.Program, cfg *c
 // itself.
 func (c *backfillCommand) orderOther(ctx context.Context, p *cli.Program, cfg *config.Config, kind string) error {
 	if !c.Daemon {
-		byHand := "export join --time is for one time"
+		other := "export join --time is for one time"
 		if kind == config.KindBackup {
-			byHand = "export backup makes one by hand"
+			other = "export backup makes one by hand"
 		}
-		return fmt.Errorf("%w: %s is a %s: its times are filled by the daemon, with --daemon; %s", cli.ErrUsage, c.Job, kind, byHand)
+		return fmt.Errorf("%w: %s is a %s: its times are filled by the daemon, with --daemon; %s", cli.ErrUsage, c.Job, kind, other)
 	}
 	if err := c.check(); err != nil {
 		return err

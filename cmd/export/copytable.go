@@ -87,9 +87,6 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 			return err
 		}
 	}
-	if err := c.leaveRebuilds(ctx, source); err != nil {
-		return err
-	}
 	if err := c.create(ctx, source, to); err != nil {
 		return err
 	}
@@ -187,28 +184,24 @@ func (c *copyTableCommand) complete(p *cli.Program, done *tables.CopyState) erro
 // leaveRebuilds leaves out what an unfinished rebuild has counted so far, unless it was asked
 // for: the rebuild counts the rest for the table alone that is copied, and would take what is
 // in the copy for a part of its own.
-func (c *copyTableCommand) leaveRebuilds(ctx context.Context, source *config.Instant) error {
+func (c *copyTableCommand) leaveRebuilds(from *store.TableDescriptor) {
 	if len(c.Family) > 0 {
-		return nil
+		return
 	}
-	t, err := source.Table(ctx, c.Table)
-	if err != nil {
-		return err
-	}
-	if served := store.ServedFamilies(t, nil); len(served) < len(t.Families) {
+	if served := store.ServedFamilies(from, nil); len(served) < len(from.Families) {
 		c.Family = served
 	}
-	return nil
 }
 
-// create makes the table to copy into where it is missing: with the schema and the
-// regions of the other.
+// create chooses the families to copy, and makes the table to copy into where it is missing:
+// with the schema and the regions of the other.
 func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, to config.Engine) error {
-	if _, err := to.Table(ctx, c.Into); !errors.Is(err, store.ErrTableNotFound) {
-		return err
-	}
 	from, err := source.Table(ctx, c.Table)
 	if err != nil {
+		return err
+	}
+	c.leaveRebuilds(from)
+	if _, err := to.Table(ctx, c.Into); !errors.Is(err, store.ErrTableNotFound) {
 		return err
 	}
 	regions, err := source.Regions(ctx, c.Table)
@@ -224,11 +217,7 @@ func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, t
 	d.Name, d.ReadOnly = c.Into, false
 	served := store.ServedFamilies(from, c.Family)
 	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return !slices.Contains(served, f.Name) })
-	var splits [][]byte
-	for i := 1; i < regions.Len(); i++ {
-		splits = append(splits, regions.At(i).Start)
-	}
-	return to.CreateTable(ctx, d, splits)
+	return to.CreateTable(ctx, d, regions.Splits())
 }
 
 // cutOff keeps the instant of a copy that can go on, and says how.

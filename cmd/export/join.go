@@ -63,21 +63,21 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 // run joins, and returns what it has published. The history of the join has it then.
 func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config, o *jobs.JoinOptions) (m *jobs.Manifest, err error) {
 	live := cfg.Joins[c.Join].Left.Job != ""
-	hand := &byHand{p: p, cfg: cfg, job: c.Join, cause: schedule.Manual, storeless: !live}
+	hand := &byHand{p: p, cfg: cfg, job: c.Join, cause: schedule.Manual, storeless: !live, to: o.Target}
 	var left *jobs.Unfinished
 	if c.Resume {
-		if left, m, err = hand.resume(ctx, o.Target, o.Out, c.Time); err != nil || m != nil {
+		if left, m, err = hand.resume(ctx, o.Out, c.Time); err != nil || m != nil {
 			return m, err
 		}
 		o.LogicalTime = left.LogicalTime
 	}
 	find := func(string) *store.TableDescriptor { return nil }
 	keep := func() {}
-	source := (*config.Instant)(nil)
 	if live {
-		if source, err = c.open(ctx, p, cfg, left, o.Logger); err != nil {
+		if hand.in, err = c.open(ctx, p, cfg, left, o.Logger); err != nil {
 			return nil, err
 		}
+		source := hand.in
 		defer func() { err = errors.Join(err, source.Close()) }()
 		o.Source, o.Checkpoint, keep = source, source.Checkpoint, source.Keep
 		find = config.SchemasOf(ctx, source.Table)
@@ -90,7 +90,7 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 		o.LogicalTime = started
 	}
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
-		return hand.record(ctx, source, jobs.RunEntry(m, schedule.Manual, false))
+		return hand.record(ctx, jobs.RunEntry(m, schedule.Manual, false))
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
@@ -100,7 +100,7 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 		keep()
 		return nil, fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
 	}
-	return hand.ended(ctx, source, o.Target, left, o.LogicalTime, started, m, err)
+	return hand.ended(ctx, left, o.LogicalTime, started, m, err)
 }
 
 // open opens the instant to join at: that of the run to go on with, or a new one.

@@ -166,7 +166,7 @@ func (d *directory) of(job, table, out string) []listed {
 			at = below(out, job) // nobody sees it yet
 		}
 		lines = append(lines, listed{
-			Job: job, State: state, RunID: u.RunID, Time: &u.LogicalTime, Sequence: u.Sequence, Files: u.Files, Bytes: u.Bytes,
+			Job: job, Table: table, State: state, RunID: u.RunID, Time: &u.LogicalTime, Sequence: u.Sequence, Files: u.Files, Bytes: u.Bytes,
 			Directory: at,
 		})
 	}

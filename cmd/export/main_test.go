@@ -426,8 +426,8 @@ func TestResume(t *testing.T) {
 			}
 		})
 		stdout, _, _ := export(t, "list", "-c", file)
-		if !strings.Contains(stdout, "(cut off)") {
-			t.Errorf("list does not show the run: %s", stdout)
+		if !strings.Contains(stdout, "(cut off)") || !strings.Contains(stdout, "\nviews  views  ") {
+			t.Errorf("list does not show the run and its table: %s", stdout)
 		}
 		if gone {
 			if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints")); err != nil {

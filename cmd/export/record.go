@@ -27,6 +27,9 @@ type byHand struct {
 	// storeless runs read no store: where there is none, or none that answers, they are
 	// made all the same, and it is said that the history has them not.
 	storeless bool
+
+	to target.Target   // where the runs go
+	in *config.Instant // what this process has open; nil = nothing yet
 }
 
 const (
@@ -36,16 +39,15 @@ const (
 	recordRetry   = time.Second
 )
 
-// record adds entries to the history, unless it has them. in is what this process has
-// open; nil = nothing.
-func (h *byHand) record(ctx context.Context, in *config.Instant, entries ...schedule.Entry) error {
+// record adds entries to the history, unless it has them.
+func (h *byHand) record(ctx context.Context, entries ...schedule.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	for {
-		err := h.try(ctx, in, entries)
+		err := h.try(ctx, entries)
 		if !errors.Is(err, store.ErrTransient) {
 			return h.explain(err)
 		}
@@ -68,10 +70,10 @@ func (h *byHand) explain(err error) error {
 	return fmt.Errorf("record the run in the history of %s: %w", h.job, err)
 }
 
-func (h *byHand) try(ctx context.Context, in *config.Instant, entries []schedule.Entry) (err error) {
+func (h *byHand) try(ctx context.Context, entries []schedule.Entry) (err error) {
 	var to config.Engine
-	if in != nil && !in.Remote {
-		to = in.Engine
+	if h.in != nil && !h.in.Remote {
+		to = h.in.Engine
 	} else { // not the daemon that there was when the run began: it may be another one now
 		if to, _, err = config.OpenStore(ctx, h.cfg, h.p.Warnings()); err != nil {
 			return err
@@ -105,42 +107,42 @@ func (h *byHand) try(ctx context.Context, in *config.Instant, entries []schedule
 
 // resume finds the run to go on with, or the manifest of one that was published, which
 // has nothing left to do and is recorded.
-func (h *byHand) resume(ctx context.Context, t target.Target, out string, at time.Time) (left *jobs.Unfinished, done *jobs.Manifest, err error) {
-	if left, done, err = resume(ctx, h.p, h.job, t, out, at); err != nil {
-		return nil, nil, h.published(ctx, nil, t, at, err)
+func (h *byHand) resume(ctx context.Context, out string, at time.Time) (left *jobs.Unfinished, done *jobs.Manifest, err error) {
+	if left, done, err = resume(ctx, h.p, h.job, h.to, out, at); err != nil {
+		return nil, nil, h.published(ctx, at, err)
 	}
 	if done != nil {
-		return nil, done, h.found(ctx, nil, done)
+		return nil, done, h.found(ctx, done)
 	}
 	return left, nil, nil
 }
 
 // ended records a run for a time that has ended with m and err, and returns the manifest
 // of what is published. left is the run that was gone on with, if there was one.
-func (h *byHand) ended(ctx context.Context, in *config.Instant, t target.Target, left *jobs.Unfinished, logical, started time.Time, m *jobs.Manifest, err error) (*jobs.Manifest, error) {
+func (h *byHand) ended(ctx context.Context, left *jobs.Unfinished, logical, started time.Time, m *jobs.Manifest, err error) (*jobs.Manifest, error) {
 	if left != nil && errors.Is(err, target.ErrExists) {
-		if m, err = finishResumed(ctx, h.p, h.job, t, left.LogicalTime); err == nil {
-			err = h.found(ctx, in, m)
+		if m, err = finishResumed(ctx, h.p, h.job, h.to, left.LogicalTime); err == nil {
+			err = h.found(ctx, m)
 		}
 	}
 	switch {
 	case err == nil:
 		return m, nil
 	case m == nil:
-		err = h.failed(ctx, in, logical, started, err)
+		err = h.failed(ctx, logical, started, err)
 	}
-	return nil, h.published(ctx, in, t, logical, err)
+	return nil, h.published(ctx, logical, err)
 }
 
 // found records a run that was found published: by a process that was killed before it
 // could, or by another one.
-func (h *byHand) found(ctx context.Context, in *config.Instant, m *jobs.Manifest) error {
-	return h.record(ctx, in, jobs.RunEntry(m, h.cause, true))
+func (h *byHand) found(ctx context.Context, m *jobs.Manifest) error {
+	return h.record(ctx, jobs.RunEntry(m, h.cause, true))
 }
 
 // failed records a run that has ended with err, and returns err. One that can be gone on
 // with has not ended, and one that another process makes or has made is that one's.
-func (h *byHand) failed(ctx context.Context, in *config.Instant, logical, started time.Time, err error) error {
+func (h *byHand) failed(ctx context.Context, logical, started time.Time, err error) error {
 	if errors.Is(err, jobs.ErrResumable) || errors.Is(err, target.ErrExists) || errors.Is(err, target.ErrBusy) {
 		return err
 	}
@@ -149,21 +151,21 @@ func (h *byHand) failed(ctx context.Context, in *config.Instant, logical, starte
 	if ctx.Err() != nil {
 		e.Result = schedule.Cancelled
 	}
-	return errors.Join(err, h.record(ctx, in, e))
+	return errors.Join(err, h.record(ctx, e))
 }
 
 // published records the run for a time, if there is one and err is that it was found, or
 // nothing of it to go on with, and returns err.
-func (h *byHand) published(ctx context.Context, in *config.Instant, t target.Target, at time.Time, err error) error {
+func (h *byHand) published(ctx context.Context, at time.Time, err error) error {
 	if at.IsZero() || !errors.Is(err, target.ErrExists) && !errors.Is(err, target.ErrNotFound) {
 		return err
 	}
-	m, readErr := jobs.ReadPublished(ctx, t, h.job, at)
+	m, readErr := jobs.ReadPublished(ctx, h.to, h.job, at)
 	if errors.Is(readErr, target.ErrNotFound) {
 		return err
 	}
 	if readErr == nil {
-		readErr = h.found(ctx, in, m)
+		readErr = h.found(ctx, m)
 	}
 	return errors.Join(err, readErr)
 }

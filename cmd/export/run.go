@@ -96,10 +96,10 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
-	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: cause}
+	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: cause, to: o.Target}
 	var left *jobs.Unfinished
 	if c.Resume {
-		if left, m, err = hand.resume(ctx, o.Target, out, c.Time); err != nil || m != nil {
+		if left, m, err = hand.resume(ctx, out, c.Time); err != nil || m != nil {
 			return m, err
 		}
 		o.LogicalTime = left.LogicalTime
@@ -109,6 +109,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
+	hand.in = source
 	schema, err := source.Table(ctx, spec.Table)
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		o.LogicalTime = started
 	}
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
-		return hand.record(ctx, source, jobs.RunEntry(m, cause, false))
+		return hand.record(ctx, jobs.RunEntry(m, cause, false))
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
@@ -135,7 +136,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		source.Keep()
 		return nil, fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
 	}
-	return hand.ended(ctx, source, o.Target, left, o.LogicalTime, started, m, err)
+	return hand.ended(ctx, left, o.LogicalTime, started, m, err)
 }
 
 // open opens the instant to export: that of the run to go on with, where there is one

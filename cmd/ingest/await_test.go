@@ -22,7 +22,6 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/internal/integration"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 )
 
 // absentBroker returns what starts on a broker of the bubble that is there from after
@@ -226,11 +225,7 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 // the daemon runs meanwhile.
 func TestDaemonRunsTheOthers(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"views": 1})
 	dir := t.TempDir()
 	text := fmt.Sprintf(`
 store: {dir: %q, min_free: 0B}

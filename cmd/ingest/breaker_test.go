@@ -36,6 +36,21 @@ pipelines:
       - {table: visits, row: page, increment: [{family: n, qualifier: page}]}
 `
 
+// startBroker starts a broker with topics of so many partitions, until the test ends.
+func startBroker(t *testing.T, topics map[string]int) *embedded.Broker {
+	t.Helper()
+	broker, err := embedded.Start(&embedded.Options{Topics: topics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return broker
+}
+
 // runDaemon runs the daemon of a configuration file in the test's process. end stops it,
 // and returns what it ended with.
 func runDaemon(t *testing.T, file string) (d *daemon, end func() error) {
@@ -60,11 +75,7 @@ func runDaemon(t *testing.T, file string) (d *daemon, end func() error) {
 // closed by command.
 func TestBreakerClose(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 1})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, breakerConfig, filepath.Join(dir, "data"), broker.Addr()), 0o600); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -83,11 +82,7 @@ func TestChangeDataFiles(t *testing.T) {
 // clocks that go back.
 func TestChangeDataRows(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"shop.public.customers": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"shop.public.customers": 1})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	text := fmt.Sprintf("store: {dir: %q, min_free: 0B}\nserve: {listen: \"127.0.0.1:0\"}\nlog: {level: error}\n", filepath.Join(dir, "data")) +

@@ -175,7 +175,9 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus,
+		Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport,
+		MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"sluice/config"
 	"sluice/counters/query"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 )
 
 const dlqConfig = `
@@ -61,11 +60,7 @@ func command(t *testing.T, args ...string) (string, error) {
 // all the while.
 func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 2, "visits.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 2, "visits.dead": 1})
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	file := func(name, row string) string {
@@ -290,11 +285,7 @@ func TestDlqUsage(t *testing.T) {
 // outbox does not have: a redrive and a purge say whose they are, and how to go on.
 func TestDlqOfFormerPipeline(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1, "visits.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 1, "visits.dead": 1})
 	dir := t.TempDir()
 	file := func(name, pipeline string) string {
 		name = filepath.Join(dir, name)
@@ -350,11 +341,7 @@ func TestDlqOfFormerPipeline(t *testing.T) {
 // record of it.
 func TestRedriveCreatesTables(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1, "visits.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 1, "visits.dead": 1})
 	dir := t.TempDir()
 	file := func(name, row string) string {
 		name = filepath.Join(dir, name)

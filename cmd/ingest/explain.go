@@ -2,21 +2,111 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 )
+
+type explainCommand struct {
+	cli.ConfigFlag
+	Pipeline string `arg:"" optional:"" help:"The pipeline; needed where the file has several."`
+	Sample   int    `default:"5" help:"How many records: the newest of every partition, as many of each as make up the sample."`
+	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka, or one record of avro, protobuf, or a compression or framing from all of it; - is standard input."`
+}
+
+// Run prints what records would do, without joining the group and without writing.
+func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	if c.Sample < 1 {
+		return fmt.Errorf("%w: --sample is %d, must be 1 or more", cli.ErrUsage, c.Sample)
+	}
+	names := cfg.PipelineNames()
+	switch {
+	case c.Pipeline != "":
+		names = []string{c.Pipeline}
+	case len(names) != 1:
+		return fmt.Errorf("%w: name one of the pipelines %s", cli.ErrUsage, strings.Join(names, ", "))
+	}
+	o, err := cfg.PipelineOptions(names[0])
+	if err != nil {
+		return err
+	}
+	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), poison: &o.Poison, left: c.Sample}
+	if c.File != "" {
+		spec := cfg.Pipelines[names[0]]
+		return e.file(ctx, p, c.File, o.Topics[0], spec.Decode.Binary())
+	}
+	return e.topics(ctx, cfg, newLogger(p.Stderr, &cfg.Log), o.Topics)
+}
+
+// explainer prints what records become.
+type explainer struct {
+	out    io.Writer
+	mapper *mapping.Mapper
+	poison *pipeline.Poison
+	left   int // of the sample
+}
+
+// refused says what becomes of a record that is not mapped. Of the breaker it says
+// nothing: that is for many records.
+func (e *explainer) refused(err *mapping.Error) string {
+	switch e.poison.Policy(err.Stage, err.Class) {
+	case pipeline.DropRecords:
+		return "dropped, and not kept: "
+	case pipeline.StopPipeline:
+		return "stops the pipeline: "
+	case pipeline.RetryRecords:
+		return fmt.Sprintf("pauses the partition, is tried %d times more, and then is a dead letter: ", cmp.Or(e.poison.Retries, pipeline.DefaultRetries))
+	}
+	return "dead letter: "
+}
+
+func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
+	e.left--
+	lines, decides, err := mapped(ctx, e.mapper, r)
+	outcome := fmt.Sprintf("%d operations", len(lines))
+	if len(lines) == 1 {
+		outcome = "1 operation"
+	}
+	if decides {
+		outcome = "the store decides"
+	}
+	var refused *mapping.Error
+	switch {
+	case errors.As(err, &refused):
+		outcome = e.refused(refused) + refused.Error()
+	case err != nil:
+		return err
+	case len(lines) == 0:
+		outcome = "left out by the rules"
+	}
+	if _, err := fmt.Fprintf(e.out, "%s/%d@%d: %s\n", r.Topic, r.Partition, r.Offset, outcome); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(e.out, "  %s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // explainWait bounds the wait for the next records of a partition that has some.
 const explainWait = 10 * time.Second

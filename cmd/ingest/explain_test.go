@@ -10,18 +10,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/examples"
-	"sluice/pipeline/kafka/embedded"
 )
 
 // The newest offsets of a topic that is written in transactions are markers, and records
 // of those that were aborted: the sample is of the records before them.
 func TestExplainPassesMarkers(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"pageviews": 3}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int{"pageviews": 3})
 	p, out, config := program(t, examples.Pageviews, broker.Addr())
 	explain := func(sample int) string {
 		t.Helper()

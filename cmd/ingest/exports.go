@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/config"
+	"sluice/internal/lastknown"
 	"sluice/jobs"
 	"sluice/jobs/schedule"
 	"sluice/serve"
@@ -29,8 +30,8 @@ type published struct {
 	schedules *schedule.Runner // nil = none
 	log       *slog.Logger
 
-	runs      lastKnown[[]serve.ExportStatus]
-	histories lastKnown[map[string]pastRuns]
+	runs      lastknown.Value[[]serve.ExportStatus]
+	histories lastknown.Value[map[string]pastRuns]
 }
 
 // pastRuns are the newest entries of a job's history.
@@ -43,7 +44,7 @@ type pastRuns struct {
 // schedule does. A directory that cannot be read counts as one without runs;
 // `export list` says why. One that does not answer is as it was when it last did.
 func (p *published) status() []serve.ExportStatus {
-	all := slices.Clone(p.runs.ask(publishedAge, lookPatience, p.directories))
+	all := slices.Clone(p.runs.Ask(publishedAge, lookPatience, p.directories))
 	if all == nil {
 		all = p.unread()
 	}
@@ -51,7 +52,7 @@ func (p *published) status() []serve.ExportStatus {
 		return all
 	}
 	schedules := p.schedules.Status()
-	histories := p.histories.ask(0, lookPatience, func() map[string]pastRuns { return p.readHistories(schedules) })
+	histories := p.histories.Ask(0, lookPatience, func() map[string]pastRuns { return p.readHistories(schedules) })
 	for _, st := range schedules {
 		i := slices.IndexFunc(all, func(s serve.ExportStatus) bool { return s.Name == st.Job })
 		if i >= 0 {

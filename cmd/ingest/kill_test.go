@@ -8,7 +8,6 @@ import (
 
 	"sluice/internal/integration"
 	"sluice/internal/roomy"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store/pebblestore"
 )
 
@@ -23,11 +22,7 @@ func TestMain(m *testing.M) {
 func TestKilledTenTimes(t *testing.T) {
 	integration.Binaries(t) // or skip, before anything is started
 	log := integration.SharedLog(t)
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int{"access-log": 3, "access-log.dead": 1})
 	data := filepath.Join(t.TempDir(), "data")
 	integration.KillRun(t, &integration.KillOptions{
 		Config: integration.FastConfig(t, "500ms"), Brokers: broker.Addr(), Data: data, Topic: "access-log", Log: log,

@@ -23,7 +23,6 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/examples"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -361,11 +360,7 @@ func files(t *testing.T, dir string) map[string]string {
 
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"pageviews": 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int{"pageviews": 2})
 	p, out, config := program(t, examples.Pageviews, broker.Addr())
 	explain := func(c *explainCommand) string {
 		t.Helper()

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -109,7 +109,6 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 	var errs []error
 	for _, name := range cfg.PipelineNames() {
 		for _, topic := range cfg.Pipelines[name].Topics {
-			byPartition, former := map[int32]*store.PartitionProgress{}, map[int32][]string{}
 			info, err := client.Topic(ctx, topic)
 			var ends map[int32]kafka.Offsets
 			if err == nil {
@@ -118,57 +117,70 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 			if err != nil {
 				errs = append(errs, err)
 			}
+			byPartition, former := storedOf(stored, name, topic, info)
 			var partitions []int32
 			id := ""
-			if info != nil {
+			if info == nil {
+				partitions = slices.Sorted(maps.Keys(byPartition))
+			} else {
 				id = hex.EncodeToString(info.ID[:])
-				for _, n := range info.Partitions {
-					if read := cfg.Pipelines[name].Partitions; len(read) == 0 || slices.Contains(read, int(n)) {
-						partitions = append(partitions, n)
-					}
-				}
-			}
-			newest := newestOf(stored, name, topic)
-			for i := range stored {
-				s := &stored[i]
-				if s.Source.Pipeline != name || s.Source.Topic != topic || info == nil && s.Source != *newest {
-					continue
-				}
-				if info != nil && s.Source.TopicID != info.ID {
-					former[s.Partition] = append(former[s.Partition], fmt.Sprintf("offset %d is stored of a topic of this name with id %x; the one that is there has id %s", s.Progress.Next, s.Source.TopicID, id))
-					continue
-				}
-				byPartition[s.Partition] = s
-				if info == nil {
-					partitions = append(partitions, s.Partition)
-				}
+				read := cfg.Pipelines[name].Partitions
+				partitions = slices.DeleteFunc(slices.Clone(info.Partitions), func(n int32) bool { return len(read) > 0 && !slices.Contains(read, int(n)) })
 			}
 			for _, n := range partitions {
 				l := offsetLine{Pipeline: name, Topic: topic, TopicID: id, Partition: n, Former: []string{}, First: store.Absent, Stored: store.Absent, End: -1, Lag: -1, Balanced: true}
 				if s := byPartition[n]; s != nil {
-					g := &s.Progress
-					l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
-					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
-					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
-					l.Aborted, l.Late, l.Gaps = g.Aborted, g.Late, g.Gaps
-					l.Skipped, l.Skips = g.Skipped, g.Skips
-					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
+					l.stored(&s.Progress)
 					l.Redriven, l.Purged = redrivenOf(redriven, &s.Source, n)
 				} else if f := former[n]; f != nil {
 					l.Former = f
 				}
 				if o, ok := ends[n]; ok {
-					l.End = o.End
-					l.Lag = max(0, o.End-max(l.Stored, o.Start))
-					if l.Stored != store.Absent {
-						l.Gone = max(0, o.Start-l.Stored)
-					}
+					l.there(o)
 				}
 				lines = append(lines, l)
 			}
 		}
 	}
 	return lines, errors.Join(errs...)
+}
+
+// storedOf returns what is stored of a topic by partition, and of others that had its name
+// what is to be said. info is what Kafka says of the topic; nil = nothing, and the newest is
+// taken for it.
+func storedOf(stored []store.PartitionProgress, pipeline, topic string, info *kafka.TopicInfo) (byPartition map[int32]*store.PartitionProgress, former map[int32][]string) {
+	byPartition, former = map[int32]*store.PartitionProgress{}, map[int32][]string{}
+	newest := newestOf(stored, pipeline, topic)
+	for i := range stored {
+		s := &stored[i]
+		switch {
+		case s.Source.Pipeline != pipeline || s.Source.Topic != topic || info == nil && s.Source != *newest:
+		case info != nil && s.Source.TopicID != info.ID:
+			former[s.Partition] = append(former[s.Partition], fmt.Sprintf("offset %d is stored of a topic of this name with id %x; the one that is there has id %x", s.Progress.Next, s.Source.TopicID, info.ID))
+		default:
+			byPartition[s.Partition] = s
+		}
+	}
+	return byPartition, former
+}
+
+// stored takes over what is stored of the partition.
+func (l *offsetLine) stored(g *store.Progress) {
+	l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
+	l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
+	l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
+	l.Aborted, l.Late, l.Gaps = g.Aborted, g.Late, g.Gaps
+	l.Skipped, l.Skips = g.Skipped, g.Skips
+	l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
+}
+
+// there takes over what Kafka has, behind what is stored.
+func (l *offsetLine) there(o kafka.Offsets) {
+	l.End = o.End
+	l.Lag = max(0, o.End-max(l.Stored, o.Start))
+	if l.Stored != store.Absent {
+		l.Gone = max(0, o.Start-l.Stored)
+	}
 }
 
 // newestOf returns which of the topics that had a name was applied last, as far as their
@@ -250,138 +262,4 @@ func orDash(n int64) string {
 		return "-"
 	}
 	return fmt.Sprint(n)
-}
-
-type offsetsVerifyCommand struct {
-	cli.ConfigFlag
-	Pipeline []string `placeholder:"NAME" help:"Only this pipeline; may be given again."`
-	Deep     bool     `help:"Read the topics and count their records again."`
-	Offline  bool     `help:"Do not ask Kafka: check what the store says only."`
-	Output   string   `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`
-	JSON     bool     `name:"json" help:"The same as -o json."`
-}
-
-// errAudit marks an audit equation that does not hold.
-var errAudit = errors.New("the audit equation does not hold")
-
-// auditLine is an audit as it is printed.
-type auditLine struct {
-	Pipeline  string      `json:"pipeline"`
-	Topic     string      `json:"topic"`
-	TopicID   string      `json:"topic_id"`
-	Partition int32       `json:"partition"`
-	First     int64       `json:"first"`
-	Next      int64       `json:"next"`
-	Applied   int64       `json:"applied"`
-	Filtered  int64       `json:"filtered"`
-	Duplicate int64       `json:"duplicate"`
-	Unmet     int64       `json:"unmet"`
-	Dead      int64       `json:"dead"`
-	Dropped   int64       `json:"dropped"`
-	Control   int64       `json:"control"`
-	Aborted   int64       `json:"aborted"` // of control
-	Late      int64       `json:"late"`    // of applied, duplicate and unmet
-	Lost      int64       `json:"lost"`
-	Gaps      store.Gaps  `json:"gaps"`     // the newest ranges of offsets that Kafka no longer had, [from, to)
-	Skipped   int64       `json:"skipped"`  // of lost, were given up
-	Skips     store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
-	Letters   int64       `json:"letters"`  // in the outbox
-	Redriven  int64       `json:"redriven"` // of the dead, had their effect after all
-	Purged    int64       `json:"purged"`   // were there and were removed
-	From      int64       `json:"from"`     // records were counted again from here on; -1 = not
-	Records   int64       `json:"records"`  // there; -1 = not counted
-	Notes     []string    `json:"notes"`
-	Problems  []string    `json:"problems"`
-}
-
-// Run audits one instant of the store: through a checkpoint where a daemon has it
-// open.
-func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
-	if c.Deep && c.Offline {
-		return fmt.Errorf("%w: --deep reads the topics, --offline does not", cli.ErrUsage)
-	}
-	cfg, err := c.Load(p)
-	if err != nil {
-		return err
-	}
-	log := newLogger(p.Stderr, &cfg.Log)
-	instant, err := config.OpenInstant(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, instant.Close()) }()
-	o := &pipeline.AuditOptions{Store: instant, Deep: c.Deep, Pipelines: c.Pipeline}
-	if u := instant.Unfrozen(); u != nil {
-		o.Begun = u
-	}
-	if !c.Offline {
-		if o.Client, err = openKafka(cfg, log); err != nil {
-			return err
-		}
-		defer o.Client.Close()
-	}
-	audits, auditErr := pipeline.RunAudit(ctx, o)
-	if auditErr != nil && (len(audits) == 0 || ctx.Err() != nil) {
-		return auditErr
-	}
-	for _, name := range c.Pipeline { // one that is stored may be in the file no more
-		if auditErr == nil && !slices.Contains(cfg.PipelineNames(), name) && !slices.ContainsFunc(audits, func(a pipeline.Audit) bool { return a.Source.Pipeline == name }) {
-			return fmt.Errorf("%w: %s has no pipeline %q, and nothing is stored of one; it has %s", cli.ErrUsage, c.Config, name, strings.Join(cfg.PipelineNames(), ", "))
-		}
-	}
-	broken := 0
-	lines := []auditLine{}
-	for i := range audits {
-		a := &audits[i]
-		g := &a.Progress
-		lines = append(lines, auditLine{
-			Pipeline: a.Source.Pipeline, Topic: a.Source.Topic, TopicID: hex.EncodeToString(a.Source.TopicID[:]), Partition: a.Partition,
-			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Aborted: g.Aborted, Late: g.Late, Lost: g.Lost, Gaps: g.Gaps, Skipped: g.Skipped, Skips: g.Skips,
-			Letters: a.Letters, Redriven: a.Redriven, Purged: a.Purged, From: a.From, Records: a.Records,
-			Notes: append([]string{}, a.Notes...), Problems: append([]string{}, a.Problems...),
-		})
-		if len(a.Problems) > 0 {
-			broken++
-		}
-	}
-	if c.JSON || c.Output == "json" {
-		err = printJSON(p.Stdout, lines)
-	} else {
-		err = printAudits(p.Stdout, lines)
-	}
-	if err == nil && broken > 0 {
-		err = fmt.Errorf("%w in %d of %d partitions", errAudit, broken, len(lines))
-	}
-	return errors.Join(err, auditErr)
-}
-
-func printAudits(w io.Writer, lines []auditLine) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tFIRST\tNEXT\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tPURGED\tDROPPED\tCONTROL\tLOST\tRECORDS\tAUDIT\t")
-	for i := range lines {
-		l := &lines[i]
-		verdict := "ok"
-		if len(l.Problems) > 0 {
-			verdict = "BROKEN"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition, l.First, l.Next,
-			l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Purged, l.Dropped, l.Control, l.Lost, orDash(l.Records), verdict)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for i := range lines {
-		l := &lines[i]
-		texts := append(append([]string{}, l.Notes...), l.Problems...)
-		for j, text := range texts {
-			kind := "note"
-			if j >= len(l.Notes) {
-				kind = "BROKEN"
-			}
-			if _, err := fmt.Fprintf(w, "%s: %s %s/%d: %s\n", kind, l.Pipeline, l.Topic, l.Partition, text); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -38,11 +37,7 @@ func visitsConfig(t *testing.T, broker, old, new string) (file string, cfg *conf
 // a topic, but of another one of its name, that is said: the topic was created anew.
 func TestOffsetsOfFormerTopic(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 3, "visits.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 3, "visits.dead": 1})
 	file, cfg := visitsConfig(t, broker.Addr(), "group: visits", "group: visits\n    assign: static\n    partitions: [0, 2]")
 	e, err := config.OpenEngine(t.Context(), cfg, nil)
 	if err != nil {
@@ -86,11 +81,7 @@ func TestOffsetsOfFormerTopic(t *testing.T) {
 // Where Kafka does not tell which of two topics has the name, each partition is listed once.
 func TestOffsetsWithoutTheTopic(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"other": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"other": 1})
 	file, cfg := visitsConfig(t, broker.Addr(), "", "")
 	e, err := config.OpenEngine(t.Context(), cfg, nil)
 	if err != nil {
@@ -121,11 +112,7 @@ func TestOffsetsWithoutTheTopic(t *testing.T) {
 // Where nothing is known, the error stands alone.
 func TestOffsetsGoneBeforeTheyWereApplied(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 1})
 	file, cfg := visitsConfig(t, broker.Addr(), "", "")
 	client, err := openKafka(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {

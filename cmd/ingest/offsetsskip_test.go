@@ -13,7 +13,6 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -21,11 +20,7 @@ import (
 // offsets, offsets verify and the metrics show is the same range.
 func TestOffsetsSkip(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"visits": 1})
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, breakerConfig, filepath.Join(dir, "data"), broker.Addr()), 0o600); err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/internal/integration"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store/pebblestore"
 )
 
@@ -27,11 +26,7 @@ func TestSchedule10StoppedProcess(t *testing.T) {
 	integration.Binaries(t) // or skip, before anything is started
 	t.Parallel()
 	log := integration.SharedLog(t)
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int{"access-log": 3, "access-log.dead": 1})
 	data := filepath.Join(t.TempDir(), "data")
 	const drain = 500 * time.Millisecond // and a session timeout of a second
 	config, env := integration.FastConfig(t, drain.String()), integration.Environment(broker.Addr(), data)
@@ -82,11 +77,7 @@ func TestSchedule10StoppedProcess(t *testing.T) {
 func TestSchedule40SecondSignal(t *testing.T) {
 	t.Parallel()
 	log := integration.GeneratedLog(40, 3000)
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int{"access-log": 3, "access-log.dead": 1})
 	data := filepath.Join(t.TempDir(), "data")
 	env := integration.Environment(broker.Addr(), data)
 	config := integration.FastConfig(t, "20s")

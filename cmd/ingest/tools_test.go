@@ -26,15 +26,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 2, "access-log.dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	broker := startBroker(t, map[string]int{"access-log": 2, "access-log.dead": 1})
 	w := &world{config: integration.FastConfig(t, "5s"), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
 	w.env = integration.Environment(broker.Addr(), w.data)
 	return w
@@ -153,11 +145,7 @@ func TestToolsWithAndWithoutDaemon(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	silent, closed := wrongAddresses(t)
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-logs": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t, map[string]int{"access-logs": 1})
 	text, err := os.ReadFile(integration.FastConfig(t, "500ms"))
 	if err != nil {
 		t.Fatal(err)

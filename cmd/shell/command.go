@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sluice/internal/spelling"
 )
 
 // argument is what a command's first argument names.
@@ -119,48 +121,8 @@ func (t commandTable) names() []string {
 	return names
 }
 
-// didYouMean returns the known name that is closest to name, as a question.
-func (t commandTable) didYouMean(name string) string { return didYouMean(name, t.names()) }
-
-// didYouMean returns the one of known that is closest to name, as a question; ""
-// where none is close.
-func didYouMean(name string, known []string) string {
-	best, least := "", 3
-	for _, c := range known {
-		if d := distance(name, c); d < least || d == least && c < best {
-			best, least = c, d
-		}
-	}
-	if best == "" || len(name) > 64 {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// distance is the Levenshtein distance of two short words; of a long one it is its
-// length.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
-}
+// didYouMean asks whether the command nearest to name was meant; "" where none is near.
+func (t commandTable) didYouMean(name string) string { return spelling.Aside(name, t.names()) }
 
 // absentCommands are commands of HBase 2.6's shell that Sluice has not, with why,
 // or what to do instead.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/cell"
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -180,7 +181,7 @@ func (o *readOptions) scanOption(p pair) (err error) {
 	case "READ_TYPE":
 		err = p.oneOf("DEFAULT", "STREAM", "PREAD")
 	default:
-		if hint := didYouMean(p.name(), scanOptionNames); hint != "" {
+		if hint := spelling.Aside(p.name(), scanOptionNames); hint != "" {
 			return badArgument("unknown scan option %s%s", p.name(), hint)
 		}
 		return badArgument("unknown scan option %s; known are %s", p.name(), strings.Join(scanOptionNames, ", "))

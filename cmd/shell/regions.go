@@ -52,15 +52,6 @@ func regionCommands() []*commandInfo {
 	}
 }
 
-// splitKeys returns the start keys of all regions but the first.
-func splitKeys(m *region.Map) [][]byte {
-	var keys [][]byte
-	for i := 1; i < m.Len(); i++ {
-		keys = append(keys, m.At(i).Start)
-	}
-	return keys
-}
-
 // regions returns a table's region map, with HBase's words where there is none.
 func (s *session) regions(name string) (*region.Map, error) {
 	m, err := s.store.Regions(s.ctx, store.CanonicalName(name))
@@ -370,7 +361,7 @@ func getSplits(s *session, args []any) (string, error) {
 	}
 	s.print.linef("Total number of splits = %d", m.Len())
 	keys := []any{}
-	for _, k := range splitKeys(m) {
+	for _, k := range m.Splits() {
 		s.print.line(escape(k))
 		if err := s.print.object(object{{"split", k}}); err != nil {
 			return "", err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/internal/spelling"
 	"sluice/pipeline"
 	"sluice/region"
 	"sluice/store"
@@ -237,7 +238,7 @@ func unknownAttribute(p pair, of string, known []string, misplaced bool, whose s
 	if misplaced {
 		return badArgument("Unknown attribute %s of %s; it is %s", name, of, whose)
 	}
-	if hint := didYouMean(p.name(), known); hint != "" {
+	if hint := spelling.Aside(p.name(), known); hint != "" {
 		return badArgument("Unknown attribute %s of %s%s", name, of, hint)
 	}
 	return badArgument("Unknown attribute %s of %s; texts of your own go into METADATA => {'%s' => 'value'}", name, of, name)
@@ -364,7 +365,7 @@ func cloneTableSchema(s *session, args []any) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		splits = splitKeys(m)
+		splits = m.Splits()
 	}
 	clone := t.Clone()
 	clone.Name = text(args[1])

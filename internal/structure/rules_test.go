@@ -21,7 +21,7 @@ var packages = map[string][]string{
 
 	"store":             {"cell", "region", "internal/turns"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
-	"store/pebblestore": {"cell", "region", "counters", "store", "internal/openfiles", "internal/prefetch", "internal/turns"},
+	"store/pebblestore": {"cell", "region", "counters", "store", "internal/lastknown", "internal/openfiles", "internal/prefetch", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store", "internal/thinned"},
 
@@ -29,11 +29,11 @@ var packages = map[string][]string{
 	"store/hbasestore/bare":           {"cell", "store", "store/hbasestore/internal/hbase"},
 
 	"pipeline/memory":          {},
-	"pipeline/kafka":           {"cell", "pipeline/memory"},
+	"pipeline/kafka":           {"cell", "pipeline/memory", "internal/spelling"},
 	"pipeline/kafka/embedded":  {"internal/filelock"},
 	"pipeline/decode":          {"pipeline/memory"},
 	"pipeline/decode/registry": {"pipeline/decode"},
-	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/memory", "pipeline/decode"},
+	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/memory", "pipeline/decode", "internal/spelling"},
 	"pipeline/buffer":          {"cell", "region", "store", "counters", "pipeline/memory"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
@@ -42,7 +42,7 @@ var packages = map[string][]string{
 
 	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
 
-	"jobs/columnar":    {"cell", "region", "store", "counters", "rowkey"},
+	"jobs/columnar":    {"cell", "region", "store", "counters", "rowkey", "internal/spelling"},
 	"jobs/parquetfile": {"jobs/columnar", "internal/turns"},
 	"jobs/arrowfile":   {"jobs/columnar", "internal/turns"},
 	"jobs/target":      {"internal/filelock"},
@@ -90,9 +90,11 @@ var packages = map[string][]string{
 	"internal/structure":   {},
 	"internal/cmemory":     {},
 	"internal/filelock":    {},
+	"internal/lastknown":   {},
 	"internal/openfiles":   {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
+	"internal/spelling":    {},
 	"internal/fenced":      {},
 	"internal/roomy":       {},
 	"internal/thinned":     {},

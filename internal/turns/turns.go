@@ -14,13 +14,11 @@ import (
 	"time"
 )
 
-// Every is how long a goroutine has a core to itself, about: it is asked for at steps of
+// every is how long a goroutine has a core to itself, about: it is asked for at steps of
 // the work that take less.
-const Every = 500 * time.Microsecond
+const every = 500 * time.Microsecond
 
-var every atomic.Int64 // Every, but for During
-
-func init() { every.Store(int64(Every)) }
+var always atomic.Bool // each call of Give ends a turn, for During
 
 // Turn is that of one goroutine. The zero value begins one.
 type Turn struct{ begun time.Time }
@@ -28,7 +26,7 @@ type Turn struct{ begun time.Time }
 // Give lets other goroutines go first, if the turn has lasted long enough. It costs a
 // look at the clock, some 50 ns.
 func (t *Turn) Give() {
-	if time.Since(t.begun) < time.Duration(every.Load()) {
+	if time.Since(t.begun) < every && !always.Load() {
 		return
 	}
 	if !t.begun.IsZero() {
@@ -42,8 +40,8 @@ func (t *Turn) Give() {
 // test may run in parallel, as all that is the process's.
 func During(f func()) int {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	every.Store(0)
-	defer every.Store(int64(Every))
+	always.Store(true)
+	defer always.Store(false)
 	var over atomic.Bool
 	had := make(chan int)
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sluice/cell"
+	"sluice/internal/spelling"
 	"sluice/rowkey"
 )
 
@@ -170,7 +171,7 @@ func (c *compiler) fromKey(i int, name string, col *column) {
 				names = append(names, f.name)
 			}
 		}
-		c.bad(i, "from", "row_key has no field %q%s; it has %s", name, didYouMean(name, names), strings.Join(names, ", "))
+		c.bad(i, "from", "row_key has no field %q%s; it has %s", name, spelling.Aside(name, names), strings.Join(names, ", "))
 		return
 	}
 	col.source, col.field = sourceField, n

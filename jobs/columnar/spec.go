@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -204,7 +205,7 @@ func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store
 	case "":
 		c.mode = PerRow
 	default:
-		return nil, &SpecError{Path: "rows", Problem: fmt.Sprintf("%q is no mode%s; it is row or cell", mode, didYouMean(string(mode), []string{"row", "cell"}))}
+		return nil, &SpecError{Path: "rows", Problem: fmt.Sprintf("%q is no mode%s; it is row or cell", mode, spelling.Aside(string(mode), []string{"row", "cell"}))}
 	}
 	c.markers = c.mode == PerCell && slices.ContainsFunc(specs, func(s ColumnSpec) bool { return s.From == FromOp })
 	s := &Schema{mode: c.mode}
@@ -283,9 +284,9 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 			}
 			c.bad(i, "type", "%q is no type; decimals are decimal(P,S) with P digits, 1 to %d, of which S, 0 to P, are behind the point%s", spec.Type, MaxPrecision, hint)
 		} else if strings.HasPrefix(spec.Type, "map") {
-			c.bad(i, "type", "%q is no type%s; maps of qualifier and value are %s", spec.Type, didYouMean(spec.Type, []string{"map", "map(string)", "map(int64)", "map(float64)"}), mapNames())
+			c.bad(i, "type", "%q is no type%s; maps of qualifier and value are %s", spec.Type, spelling.Aside(spec.Type, []string{"map", "map(string)", "map(int64)", "map(float64)"}), mapNames())
 		} else {
-			c.bad(i, "type", "%q is no type%s; it is one of %s and decimal(P,S)", spec.Type, didYouMean(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
+			c.bad(i, "type", "%q is no type%s; it is one of %s and decimal(P,S)", spec.Type, spelling.Aside(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
 		}
 	}
 	if ok && col.source != 0 {
@@ -296,7 +297,7 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 	case OnErrorNull:
 		col.nullOnFail = true
 	default:
-		c.bad(i, "on_error", "%q is no policy%s; it is fail or null", spec.OnError, didYouMean(spec.OnError, []string{OnErrorFail, OnErrorNull}))
+		c.bad(i, "on_error", "%q is no policy%s; it is fail or null", spec.OnError, spelling.Aside(spec.OnError, []string{OnErrorFail, OnErrorNull}))
 	}
 	col.Nullable = col.source.ofFamily() || col.nullOnFail || c.markers && col.source == sourceValue
 	if spec.Nullable != nil {
@@ -325,7 +326,7 @@ func (c *compiler) from(i int, from string, col *column) {
 		s, ok := specials[from]
 		if !ok {
 			names := []string{FromRow, FromTimestamp, FromFamily, FromQualifier, FromValue, FromOp}
-			c.bad(i, "from", "%q is none of %s%s", from, strings.Join(names, ", "), didYouMean(from, names))
+			c.bad(i, "from", "%q is none of %s%s", from, strings.Join(names, ", "), spelling.Aside(from, names))
 			return
 		}
 		if c.mode == PerRow && s != sourceRow && s != sourceTimestamp && s != sourceOp {
@@ -400,7 +401,7 @@ func (c *compiler) coding(i int, name string, col *column) {
 			names[j] = allowed[j].String()
 		}
 		if !ok || !slices.Contains(allowed, coding) {
-			c.bad(i, "coding", "%q is no coding of type %s%s; it is one of %s", name, col.Type, didYouMean(name, names), strings.Join(names, ", "))
+			c.bad(i, "coding", "%q is no coding of type %s%s; it is one of %s", name, col.Type, spelling.Aside(name, names), strings.Join(names, ", "))
 			return
 		}
 		col.coding = coding
@@ -429,39 +430,4 @@ func (c *compiler) only(col *column, such func(*store.FamilyDescriptor) bool) bo
 		return !slices.ContainsFunc(c.table.Families, func(f store.FamilyDescriptor) bool { return !such(&f) })
 	}
 	return false
-}
-
-// didYouMean returns `; did you mean "x"?` for the candidate nearest to got, or
-// nothing where none is near.
-func didYouMean(got string, candidates []string) string {
-	best, distance := "", 1+len(got)/3
-	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(got), strings.ToLower(c)); d <= distance && (best == "" || d < distance) {
-			best, distance = c, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %q?)", best)
-}
-
-// editDistance is Levenshtein's.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

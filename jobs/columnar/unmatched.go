@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"sluice/cell"
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -188,6 +189,6 @@ func (c *compiler) family(i int, name string) string {
 	for j := range c.table.Families {
 		names[j] = c.table.Families[j].Name
 	}
-	c.bad(i, "from", "table %s has no family %q%s; it has %s", c.table.Name, name, didYouMean(name, names), strings.Join(names, ", "))
+	c.bad(i, "from", "table %s has no family %q%s; it has %s", c.table.Name, name, spelling.Aside(name, names), strings.Join(names, ", "))
 	return ""
 }

@@ -144,7 +144,7 @@ func TestUnmatchedCompileErrors(t *testing.T) {
 		{"", columnar.ColumnSpec{From: "$unmatched.n", Type: "string", Coding: "text"}, "columns[0].from: family n is DISTINCT, whose values are sketches; use type map(int64) for the estimates, type map for the sketches, or name its columns"},
 		{"", columnar.ColumnSpec{From: "$unmatched.n", Type: "map(string)"}, "columns[0].coding: $unmatched.n comes from a DISTINCT family, whose values are sketches; use type map(int64) with coding distinct for the estimate, or type map"},
 		{"", columnar.ColumnSpec{From: "$unmatched.info", Type: "map(string)", Coding: "raw"}, `columns[0].coding: "raw" is no coding of type map(string); it is one of text, fixed, reverse`},
-		{"", columnar.ColumnSpec{From: "$unmatched.info", Type: "map", Coding: "text"}, `columns[0].coding: "text" is no coding of type map (did you mean "hex"?); it is one of raw, hex`},
+		{"", columnar.ColumnSpec{From: "$unmatched.info", Type: "map", Coding: "text"}, `columns[0].coding: "text" is no coding of type map; it is one of raw, hex`},
 		{"cell", columnar.ColumnSpec{From: "$unmatched.info", Type: "map"}, "columns[0].from: $unmatched.info needs rows: row; with rows: cell every cell is an output row"},
 		{"cell", columnar.ColumnSpec{From: "$unmatched.info", Type: "string"}, "columns[0].from: $unmatched.info needs rows: row; with rows: cell every cell is an output row"},
 	} {

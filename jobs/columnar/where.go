@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sluice/internal/spelling"
 )
 
 // Predicate is a condition on an output column, which compares values of the column's
@@ -64,7 +66,7 @@ func (s *Schema) Where(all []Predicate) (*Schema, error) {
 			}
 		}
 		if column < 0 {
-			bad("column", "there is no column %q%s", p.Column, didYouMean(p.Column, names))
+			bad("column", "there is no column %q%s", p.Column, spelling.Aside(p.Column, names))
 			continue
 		}
 		if s.columns[column].source == sourceOp {

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,12 +134,7 @@ func (r *Runner) Status() []Status {
 		j.mu.Unlock()
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Status) int {
-		if a.Job < b.Job {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Job, b.Job) })
 	return all
 }
 

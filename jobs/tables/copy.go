@@ -429,40 +429,13 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 	for i := range row.Cells {
 		cl := &row.Cells[i]
 		k.bytes += len(cl.Qualifier) + len(cl.Value) + cell.KeyValueBytes
-		qualifier := bytes.Clone(cl.Qualifier)
 		if f := c.schema.Family(cl.Family); f.InPlace() {
-			if cl.Kind != cell.KindPut {
-				continue // what a deleted counter leaves for incremental exports
+			if err := c.addCounter(k, &m, &counts, cl, f.Distinct); err != nil {
+				return fmt.Errorf("%w: table %s, row %s: the %w", store.ErrCorrupt, c.Table, columnar.EscapeKey(row.Key), err)
 			}
-			if !f.Distinct && len(cl.Value) != 8 {
-				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, columnar.EscapeKey(row.Key), cl.Family, columnar.EscapeKey(cl.Qualifier), len(cl.Value))
-			}
-			k.cells++
-			if c.setter != nil {
-				counts.Ops = append(counts.Ops, cell.Op{Type: cell.OpPut, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value)})
-				continue
-			}
-			// Set, by operations that no other comes between.
-			m.Ops = append(m.Ops, cell.Op{Type: cell.OpDeleteColumn, Family: cl.Family, Qualifier: qualifier, Time: cell.Latest})
-			if !f.Distinct {
-				m.Ops = append(m.Ops, cell.Op{Type: cell.OpIncrement, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Delta: int64(binary.BigEndian.Uint64(cl.Value))})
-				continue
-			}
-			sketch, err := counters.DecodeSketch(cl.Value)
-			if err != nil {
-				return fmt.Errorf("%w: table %s, row %s: the distinct count %s:%s: %w", store.ErrCorrupt, c.Table, columnar.EscapeKey(row.Key), cl.Family, columnar.EscapeKey(cl.Qualifier), err)
-			}
-			n := sketch.Registers()
-			texts := make([]byte, 0, 8*n)
-			m.Ops = slices.Grow(m.Ops, n)
-			for text := range sketch.Elements() {
-				texts = append(texts, text...)
-				m.Ops = append(m.Ops, cell.Op{Type: cell.OpAppend, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: texts[len(texts)-len(text):]})
-			}
-			k.bytes += n * elementBytes
 			continue
 		}
-		op := cell.Op{Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value), TTL: cl.TTL}
+		op := cell.Op{Family: cl.Family, Qualifier: bytes.Clone(cl.Qualifier), Time: cl.Time, Value: bytes.Clone(cl.Value), TTL: cl.TTL}
 		switch cl.Kind {
 		case cell.KindPut:
 			op.Type = cell.OpPut
@@ -486,6 +459,42 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 	if len(counts.Ops) > 0 {
 		k.counters = append(k.counters, counts)
 	}
+	return nil
+}
+
+// addCounter adds a counter, or a distinct count, to m, or to counts where the engine sets
+// it. Its error says what is wrong with it.
+func (c *tableCopy) addCounter(k *chunk, m, counts *cell.Mutation, cl *cell.Cell, distinct bool) error {
+	if cl.Kind != cell.KindPut {
+		return nil // what a deleted counter leaves for incremental exports
+	}
+	qualifier := bytes.Clone(cl.Qualifier)
+	if !distinct && len(cl.Value) != 8 {
+		return fmt.Errorf("counter %s:%s has %d bytes", cl.Family, columnar.EscapeKey(qualifier), len(cl.Value))
+	}
+	k.cells++
+	if c.setter != nil {
+		counts.Ops = append(counts.Ops, cell.Op{Type: cell.OpPut, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value)})
+		return nil
+	}
+	// Set, by operations that no other comes between.
+	m.Ops = append(m.Ops, cell.Op{Type: cell.OpDeleteColumn, Family: cl.Family, Qualifier: qualifier, Time: cell.Latest})
+	if !distinct {
+		m.Ops = append(m.Ops, cell.Op{Type: cell.OpIncrement, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Delta: int64(binary.BigEndian.Uint64(cl.Value))})
+		return nil
+	}
+	sketch, err := counters.DecodeSketch(cl.Value)
+	if err != nil {
+		return fmt.Errorf("distinct count %s:%s: %w", cl.Family, columnar.EscapeKey(qualifier), err)
+	}
+	n := sketch.Registers()
+	texts := make([]byte, 0, 8*n)
+	m.Ops = slices.Grow(m.Ops, n)
+	for text := range sketch.Elements() {
+		texts = append(texts, text...)
+		m.Ops = append(m.Ops, cell.Op{Type: cell.OpAppend, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: texts[len(texts)-len(text):]})
+	}
+	k.bytes += n * elementBytes
 	return nil
 }
 

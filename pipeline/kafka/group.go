@@ -161,87 +161,29 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // for), ErrTLS where one cannot be trusted before the first
 // generation (later, that is trouble that is waited out), ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
-	logger := g.c.o.Logger.With("group", g.o.ID)
-	lost := false         // for logging at changes only: the first error is the news
-	full := false         // so is a full group, as it stays so until somebody does something
-	refused := false      // so is a topic that the ACLs refuse
-	gone := false         // so is a topic that is awaited
-	var missing time.Time // since when the cluster has not had a topic; zero = it has all
+	j := &joining{g: g, log: g.c.o.Logger.With("group", g.o.ID), said: map[string]bool{}}
 	for {
 		gen, err := g.cg.Next(ctx)
-		switch {
-		case err == nil:
-		case errors.Is(err, kafkago.ErrGroupClosed):
-			return nil, fmt.Errorf("group %s: %w", g.o.ID, ErrClosed)
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, ctx.Err())
-		default:
-			if fatal := g.fatal(ctx, err); fatal != nil {
-				return nil, fatal
-			}
-			err = g.refusal(ctx, err)
-			g.o.Waiting(g.notJoined(err))
-			switch k := kafkago.Error(0); {
-			case OfTopic(err):
-				if !refused {
-					logger.Warn("a topic is refused, consumer group is not joined, trying again", "err", err)
-				}
-				lost, refused = true, true
-			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
-				if !full {
-					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", code(k))
-				}
-				lost, full = true, true
-			case !lost:
-				logger.Warn("consumer group is not joined, trying again", "err", err)
-				lost = true
+		if err != nil {
+			if err := j.failed(ctx, err); err != nil {
+				return nil, err
 			}
 			continue
 		}
-		a := make(Assignment)
-		foreign := false
-		for topic, parts := range gen.Assignments {
-			for _, p := range parts {
-				if p.ID == foreignPartition {
-					foreign = true
-					continue
-				}
-				a[topic] = append(a[topic], int32(p.ID))
-			}
-			slices.Sort(a[topic])
-		}
+		a, foreign := assigned(gen)
 		if foreign {
 			return nil, g.otherStore(ctx)
 		}
 		dealt := g.b.leads()
 		if unknown := undealt(dealt); len(unknown) > 0 {
 			gen.Start(func(context.Context) {}) // it ends, and its partitions are dealt anew
-			switch _, err := g.c.topics(ctx, unknown...); {
-			case !errors.Is(err, ErrTopicNotFound):
-				missing = time.Time{}
-			case missing.IsZero():
-				missing = time.Now()
-			case time.Since(missing) <= g.c.o.RequestTimeout:
-			case g.o.AwaitTopics && g.joined:
-				g.o.Waiting(fmt.Errorf("group %s waits for a topic: %w", g.o.ID, err))
-				if !gone {
-					logger.Warn("a topic is gone, waiting for it", "err", err)
-				}
-				gone = true
-			default:
-				return nil, fmt.Errorf("group %s: %w", g.o.ID, err)
-			}
-			if !lost {
-				logger.Warn("partitions are not known, consumer group rebalances", "topics", unknown)
-			}
-			lost = true
-			if err := sleep(ctx, g.o.RetryBackoff); err != nil {
-				return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, err)
+			if err := j.unknown(ctx, unknown); err != nil {
+				return nil, err
 			}
 			continue
 		}
 		g.c.metrics.rebalances.Add(1)
-		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
+		j.log.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
 		g.joined = true
 		g.o.Waiting(nil)
 		next := newGeneration(gen, a)
@@ -252,39 +194,21 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	}
 }
 
-// notJoined is err, of a try to join, for who waits for that.
-func (g *Group) notJoined(err error) error {
-	var k kafkago.Error
-	if e := code(0); !errors.As(err, &k) && !errors.As(err, &e) && !errors.Is(err, ErrTLS) {
-		return fmt.Errorf("group %s is not joined: %w: %w", g.o.ID, ErrUnreachable, err)
-	}
-	return fmt.Errorf("group %s is not joined: %w", g.o.ID, err)
-}
-
-// refusal is err, but where the leader may not describe a topic: kafka-go does not say which.
-// It may be one of another member, too.
-func (g *Group) refusal(ctx context.Context, err error) error {
-	if k := kafkago.Error(0); !errors.As(err, &k) || code(k) != codeTopicAuthorization {
-		return err
-	}
-	if _, which := g.c.topics(ctx, g.o.Topics...); OfTopic(which) {
-		return which
-	}
-	return codeTopicAuthorization.denied(needsDescribe)
-}
-
-// undealt returns the topics, in order, that kafka-go knew no partitions of. Where the
-// broker that it asks does not know one of them, be it as it has just started, it knows
-// none of any: nobody would read anything, and nobody say so.
-func undealt(dealt map[string]int) []string {
-	var unknown []string
-	for topic, n := range dealt {
-		if n == 0 {
-			unknown = append(unknown, topic)
+// assigned returns the partitions of a generation, and whether it has been dealt to members
+// of another store.
+func assigned(gen *kafkago.Generation) (a Assignment, foreign bool) {
+	a = make(Assignment)
+	for topic, parts := range gen.Assignments {
+		for _, p := range parts {
+			if p.ID == foreignPartition {
+				foreign = true
+				continue
+			}
+			a[topic] = append(a[topic], int32(p.ID))
 		}
+		slices.Sort(a[topic])
 	}
-	slices.Sort(unknown)
-	return unknown
+	return a, foreign
 }
 
 // watch returns, which ends the generation, when a topic has another number of
@@ -320,40 +244,6 @@ func count(a Assignment) int {
 		n += len(ps)
 	}
 	return n
-}
-
-// fatal returns the error to give up with, or nil where waiting may help.
-func (g *Group) fatal(ctx context.Context, err error) error {
-	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) && !g.joined {
-		return fmt.Errorf("join group %s: %w", g.o.ID, err)
-	}
-	var k kafkago.Error
-	if !errors.As(err, &k) {
-		return nil
-	}
-	e := code(k)
-	g.c.metrics.countError(e.name())
-	switch {
-	case e == codeTopicAuthorization: // it may be allowed again
-	case e.auth():
-		return fmt.Errorf("join group %s: %w", g.o.ID, e.denied(needsGroup))
-	case e == codeInconsistentProtocol:
-		return fmt.Errorf("%w: group %s has members that are no Sluice processes; choose another group id",
-			ErrOtherStore, g.o.ID)
-	case e == codeInvalidSessionTimeout:
-		return fmt.Errorf("join group %s: session timeout %v is outside of what the broker allows (group.min.session.timeout.ms to group.max.session.timeout.ms, 6 s to 30 min by default): %w",
-			g.o.ID, g.o.SessionTimeout, e)
-	case e == codeInvalidGroupID:
-		return fmt.Errorf("join group %s: %w", g.o.ID, e)
-	case e == codeUnknownServerError:
-		// It may be over soon, but not where the coordinator assigns the partitions
-		// itself: Kafka's cannot read what kafka-go says of a member.
-		if clients := g.c.groupClients(ctx, g.o.ID); len(clients) > 0 {
-			return fmt.Errorf("%w: group %s has members that are no Sluice processes, clients %q, which use the new group protocol (group.protocol=consumer); choose another group id",
-				ErrOtherStore, g.o.ID, clients)
-		}
-	}
-	return nil
 }
 
 // groupClients asks the coordinator once for the client ids of the members of a group

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/internal/spelling"
 )
 
 // TopicInfo says which topic a name stands for just now.
@@ -281,7 +283,7 @@ func nearest(name string, names []string) []string {
 	}
 	var found []near
 	for _, n := range names {
-		d := editDistance(strings.ToLower(name), strings.ToLower(n))
+		d := spelling.Distance(name, n)
 		contains := len(name) >= 3 && len(n) >= 3 && (strings.Contains(n, name) || strings.Contains(name, n))
 		if d <= max(2, len(name)/3) || contains {
 			found = append(found, near{n, d})
@@ -295,26 +297,6 @@ func nearest(name string, names []string) []string {
 		out = append(out, f.name)
 	}
 	return out
-}
-
-// editDistance is Levenshtein's distance in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diag, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diag+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // CreateTopic creates a topic with the cluster's default replication factor and

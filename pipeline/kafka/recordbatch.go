@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -178,15 +179,7 @@ func (c *chunk) scan() (need int, beyond int64, err error) {
 		at += h.size
 	}
 	c.buf = c.buf[:at]
-	slices.SortStableFunc(c.aborted, func(a, b abortedTxn) int {
-		switch {
-		case a.first < b.first:
-			return -1
-		case a.first > b.first:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(c.aborted, func(a, b abortedTxn) int { return cmp.Compare(a.first, b.first) })
 	return need, beyond, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -85,7 +86,7 @@ func (c *compilation) check(path string, s *CheckSpec, schema *store.TableDescri
 	}
 	switch {
 	case at < 0:
-		hint := didYouMean(s.Op, names[:2])
+		hint := spelling.Hint(s.Op, names[:2])
 		if hint == "" {
 			hint = "there are absent, present, ==, !=, <, <=, > and >="
 		}
@@ -160,7 +161,7 @@ func (c *compilation) delete(path string, s *DeleteSpec, schema *store.TableDesc
 		}
 	}
 	if at < 0 {
-		hint := didYouMean(s.What, names)
+		hint := spelling.Hint(s.What, names)
 		if hint == "" {
 			hint = "there are row, family, column, version and newest"
 		}

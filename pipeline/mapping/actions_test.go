@@ -243,11 +243,11 @@ func TestActionMistakes(t *testing.T) {
 		}},
 		{"index", rule(mapping.RuleSpec{ForEach: []string{"x, i in a"}, Put: put(`i.x`)}), []string{`02 map[0].put.e.q: i has no parts`}},
 		{"for each of a format's fields", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "csv", Columns: []string{"user", "tags"}}, Rules: []mapping.RuleSpec{{Table: "events", Row: "user", ForEach: []string{"x in tgas"}, Put: put("x")}}}, []string{
-			`05 map[0].for_each[0]: format csv has no field tgas (did you mean tags?)`, `00 map[0].put.e.q: format csv has no field x (it has user, tags)`,
+			`05 map[0].for_each[0]: format csv has no field tgas (did you mean "tags"?)`, `00 map[0].put.e.q: format csv has no field x (it has user, tags)`,
 		}},
 		{"append", rule(mapping.RuleSpec{Append: columns{"counts": {"q": "1"}, "x": nil}}), []string{
 			`00 map[0].append.counts: family counts of table events has COUNTER and takes increments only (use increment, or a family without COUNTER)`,
-			`00 map[0].append.x: table events has no family x (did you mean e?)`,
+			`00 map[0].append.x: table events has no family x (did you mean "e"?)`,
 			`00 map[0].append.x: there are no columns (qualifier: expression)`,
 		}},
 		{"check", check(mapping.CheckSpec{}), []string{
@@ -265,15 +265,15 @@ func TestActionMistakes(t *testing.T) {
 		{"check of a counter with what may be bytes", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "<", Value: "key"}), nil},
 		{"check of a counter with 8 bytes", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "==", Value: "u64(offset)"}), nil},
 		{"check family", check(mapping.CheckSpec{Family: "count", Qualifier: "usr(", Op: "absnt", Value: "1"}), []string{
-			`00 map[0].check.family: table events has no family count (did you mean counts?)`,
+			`00 map[0].check.family: table events has no family count (did you mean "counts"?)`,
 			`03 map[0].check.qualifier: unexpected token EOF`,
-			`00 map[0].check.op: no comparison "absnt" (did you mean absent?)`,
+			`00 map[0].check.op: no comparison "absnt" (did you mean "absent"?)`,
 		}},
 		{"check value", check(mapping.CheckSpec{Family: "e", Qualifier: "user", Op: "<"}), []string{`00 map[0].check.value: the value is not given (an expression; absent and present need none)`}},
 		{"check without value", check(mapping.CheckSpec{Family: "e", Qualifier: "user", Op: "present", Value: "1"}), []string{`00 map[0].check.value: present compares with no value (remove it)`}},
 		{"delete", remove(mapping.DeleteSpec{}, mapping.DeleteSpec{What: "colum"}), []string{
 			`00 map[0].delete[0].what: cannot delete a "" (there are row, family, column, version and newest)`,
-			`00 map[0].delete[1].what: cannot delete a "colum" (did you mean column?)`,
+			`00 map[0].delete[1].what: cannot delete a "colum" (did you mean "column"?)`,
 		}},
 		{"delete too much", remove(mapping.DeleteSpec{What: "row", Family: "e"}, mapping.DeleteSpec{What: "family", Family: "e", Qualifier: "user"}), []string{
 			`00 map[0].delete[0].family: row needs no family (remove it, or delete a family)`,

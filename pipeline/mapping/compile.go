@@ -15,6 +15,7 @@ import (
 	"github.com/expr-lang/expr/checker"
 
 	"sluice/cell"
+	"sluice/internal/spelling"
 	"sluice/pipeline/decode"
 	"sluice/store"
 )
@@ -262,7 +263,7 @@ func (c *compilation) decode(s *DecodeSpec) {
 		c.report("decode", 0, err, "")
 	case mistake.Option == "format":
 		formats := decode.Formats()
-		hint := didYouMean(s.Format, formats)
+		hint := spelling.Hint(s.Format, formats)
 		if hint == "" {
 			hint = "there are " + strings.Join(formats, ", ")
 		}
@@ -275,7 +276,7 @@ func (c *compilation) decode(s *DecodeSpec) {
 // field returns the index of the document's field with this path, new or not.
 func (c *compilation) field(path string) (index int, hint string, err error) {
 	if c.known != nil && !slices.Contains(c.known, path) {
-		if hint = didYouMean(path, slices.Concat(c.known, slices.Sorted(maps.Keys(reserved)))); hint == "" {
+		if hint = spelling.Hint(path, slices.Concat(c.known, slices.Sorted(maps.Keys(reserved)))); hint == "" {
 			hint = "it has " + strings.Join(c.known, ", ")
 		}
 		return 0, hint, fmt.Errorf("format %s has no field %s", c.format, path)
@@ -291,7 +292,7 @@ func (c *compilation) field(path string) (index int, hint string, err error) {
 		if c.shape != nil {
 			if n, next, lacks := c.shape.Lacks(steps); lacks {
 				// The name that was meant stands where the path leaves the schema.
-				return 0, didYouMean(decode.FormatPath(steps[:n+1]), next), fmt.Errorf("the schema has no field %s", path)
+				return 0, spelling.Hint(decode.FormatPath(steps[:n+1]), next), fmt.Errorf("the schema has no field %s", path)
 			}
 		}
 		index = len(c.paths)
@@ -437,7 +438,7 @@ func (c *compilation) family(path, name string, schema *store.TableDescriptor, c
 		for i := range schema.Families {
 			names = append(names, schema.Families[i].Name)
 		}
-		hint := didYouMean(name, names)
+		hint := spelling.Hint(name, names)
 		if hint == "" {
 			hint = "it has " + strings.Join(names, ", ")
 		}
@@ -701,7 +702,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 	default:
 		l, err := parseLayout(s.Format)
 		if err != nil {
-			hint := didYouMean(s.Format, []string{"unix_ms", "unix_s", "rfc3339"})
+			hint := spelling.Hint(s.Format, []string{"unix_ms", "unix_s", "rfc3339"})
 			if hint == "" {
 				hint = formats
 			}

@@ -58,8 +58,8 @@ func specErrors(t *testing.T, s *mapping.Spec) []string {
 func TestExpressionMistakes(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ expression, want string }{
-		{`hash61(user)`, `00 PUT: no function hash61 (did you mean hash16?)`},
-		{`"x" + uper(user)`, `06 PUT: no function uper (did you mean upper?)`},
+		{`hash61(user)`, `00 PUT: no function hash61 (did you mean "hash16"?)`},
+		{`"x" + uper(user)`, `06 PUT: no function uper (did you mean "upper"?)`},
 		{`frobnicate(user)`, `00 PUT: no function frobnicate` + functionsHint},
 		{`abs(nil)`, `00 PUT: invalid argument for abs (type nil)`},
 		{`concat(nil, tags)`, `00 PUT: cannot concat nil`},
@@ -127,10 +127,10 @@ func TestRuleMistakes(t *testing.T) {
 			Rules:  []mapping.RuleSpec{{Table: "events", Row: "user", Put: put("paeg")}},
 		}, []string{
 			`00 decode.delimiter: ";;" is not one ASCII character other than a quote or a line end`,
-			`00 map[0].put.e.q: format csv has no field paeg (did you mean page?)`,
+			`00 map[0].put.e.q: format csv has no field paeg (did you mean "page"?)`,
 		}},
 		{"empty rule", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "jsno"}, Rules: []mapping.RuleSpec{{}}}, []string{
-			`00 decode.format: no format "jsno" (did you mean json?)`,
+			`00 decode.format: no format "jsno" (did you mean "json"?)`,
 			`00 map[0].table: the table is not given`,
 			`00 map[0].row: the row is not given (an expression that makes the row key)`,
 			`00 map[0]: the rule does nothing (give it put, append, increment or delete)`,
@@ -140,8 +140,8 @@ func TestRuleMistakes(t *testing.T) {
 		{"table brace", rule(mapping.RuleSpec{Table: `events_{date(time, "}")`, Put: put("1")}), []string{`07 map[0].table: the brace is not closed`}},
 		{"table expression", rule(mapping.RuleSpec{Table: `events_{date(time, "yyyy") + foo(1)}`, Put: put("1")}), []string{`29 map[0].table: no function foo` + functionsHint}},
 		{"family", rule(mapping.RuleSpec{Table: "events", Put: columns{"f": {"q": "1"}}, Increment: []mapping.IncrementSpec{{Family: "count", Qualifier: "user"}}}), []string{
-			`00 map[0].put.f: table events has no family f (did you mean e?)`,
-			`00 map[0].increment[0].family: table events has no family count (did you mean counts?)`,
+			`00 map[0].put.f: table events has no family f (did you mean "e"?)`,
+			`00 map[0].increment[0].family: table events has no family count (did you mean "counts"?)`,
 		}},
 		{"kind of family", rule(mapping.RuleSpec{Table: "events", Put: columns{"counts": {"q": "1"}}, Increment: []mapping.IncrementSpec{{Family: "e", Qualifier: "user"}}}), []string{
 			`00 map[0].put.counts: family counts of table events has COUNTER and takes increments only (use increment, or a family without COUNTER)`,
@@ -160,7 +160,7 @@ func TestRuleMistakes(t *testing.T) {
 			`00 event_time.field: the field is not given (without event_time, the record's timestamp is taken)`,
 		}},
 		{"event time format", &mapping.Spec{Decode: json, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_sm"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put("1")}).Rules}, []string{
-			`00 event_time.format: layout "unix_sm": byte 0: no field u; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (did you mean unix_ms?)`,
+			`00 event_time.format: layout "unix_sm": byte 0: no field u; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (did you mean "unix_ms"?)`,
 		}},
 		{"put and append of a column", rule(mapping.RuleSpec{Table: "events", Put: columns{"e": {"p": "1", "q": "1"}}, Append: columns{"e": {"a": "1", "q": "2"}}}), []string{
 			`00 map[0].append.e.q: the rule puts the column, too, of which nothing would be left (a column is for appends or for puts)`,
@@ -190,7 +190,7 @@ func TestRuleMistakes(t *testing.T) {
 		}},
 		{"a format with a fixed set of fields", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "combined"}, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_ms"}, Rules: []mapping.RuleSpec{{Table: "events", Row: "paht + user_agent", Put: put("1")}}}, []string{
 			`00 event_time.field: format combined has no field ts (it has agent, bytes, client, ident, method, path, protocol, referrer, request, status, time, time_local, user)`,
-			`00 map[0].row: format combined has no field paht (did you mean path?)`,
+			`00 map[0].row: format combined has no field paht (did you mean "path"?)`,
 			`07 map[0].row: format combined has no field user_agent (it has agent, bytes, client, ident, method, path, protocol, referrer, request, status, time, time_local, user)`,
 		}},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"sluice/internal/spelling"
 	"sluice/pipeline/decode"
 )
 
@@ -207,7 +208,7 @@ func (c *compilation) elementPath(l *loop, steps []decode.Step) (path []decode.S
 		next[i] = named(next[i])
 	}
 	spelled := named(decode.FormatPath(all))
-	return nil, didYouMean(named(decode.FormatPath(all[:n+1])), next), fmt.Errorf("the schema has no field %s", spelled)
+	return nil, spelling.Hint(named(decode.FormatPath(all[:n+1])), next), fmt.Errorf("the schema has no field %s", spelled)
 }
 
 // loopName resolves a name of the rule's loops, or returns nil.

@@ -127,10 +127,10 @@ func TestForEachOfSchema(t *testing.T) {
 			{[]string{"item in order_items"}, "item.item_name", ""},
 			{[]string{"item in order_items"}, "item.sub_items[2].sku", ""},
 			{[]string{"item in order_items", "part in item.sub_items", "more in part.sub_items"}, "more.sku", ""},
-			{[]string{"item in order_items"}, "item.item_nam", "map[0].row: the schema has no field item.item_nam (did you mean item.item"},
+			{[]string{"item in order_items"}, "item.item_nam", "map[0].row: the schema has no field item.item_nam (did you mean \"item.item"},
 			{[]string{"item in order_items"}, "item.item_name.x", "map[0].row: the schema has no field item.item_name.x"},
-			{[]string{"item in order_items", "part in item.sub_items"}, "part.sub_items[0].skus", "map[0].row: the schema has no field part.sub_items[0].skus (did you mean part.sub"},
-			{[]string{"item in order_items", "part in item.sub_item"}, "part.sku", "map[0].for_each[1]: the schema has no field item.sub_item (did you mean item.sub"},
+			{[]string{"item in order_items", "part in item.sub_items"}, "part.sub_items[0].skus", "map[0].row: the schema has no field part.sub_items[0].skus (did you mean \"part.sub"},
+			{[]string{"item in order_items", "part in item.sub_item"}, "part.sku", "map[0].for_each[1]: the schema has no field item.sub_item (did you mean \"item.sub"},
 			{[]string{"item in order_id"}, "item", "map[0].for_each[0]: order_id is no array"},
 			{[]string{"item in order_items", "part in item.sku"}, "part", "map[0].for_each[1]: item.sku is no array"},
 		} {

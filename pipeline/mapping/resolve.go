@@ -16,6 +16,7 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 
+	"sluice/internal/spelling"
 	"sluice/pipeline/decode"
 )
 
@@ -588,7 +589,7 @@ func (r *resolver) call(n *ast.CallNode) *term {
 	}
 	fn := functions[callee.Value]
 	if fn == nil {
-		hint := didYouMean(callee.Value, callable)
+		hint := spelling.Hint(callee.Value, callable)
 		if hint == "" {
 			hint = "there are " + strings.Join(functionNames, ", ") + ", and those of expr-lang"
 		}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/internal/spelling"
 	"sluice/store"
 )
 
@@ -125,7 +126,7 @@ func (c *compilation) rollup(path string, s *RollupSpec, tables func(string) *st
 		b, ok := counters.ParseBucket(name)
 		switch {
 		case !ok:
-			hint := didYouMean(name, counters.BucketNames())
+			hint := spelling.Hint(name, counters.BucketNames())
 			if hint == "" {
 				hint = "there are " + strings.Join(counters.BucketNames(), ", ")
 			}
@@ -215,7 +216,7 @@ func (c *compilation) rollupSets(path string, s *RollupSpec, names []string) []r
 			d := slices.Index(names, name)
 			switch {
 			case d < 0:
-				c.report(fmt.Sprintf("%s[%d]", at, i), 0, fmt.Errorf("no dimension %q", name), didYouMean(name, names))
+				c.report(fmt.Sprintf("%s[%d]", at, i), 0, fmt.Errorf("no dimension %q", name), spelling.Hint(name, names))
 			case slices.Contains(spec[:i], name):
 				c.report(fmt.Sprintf("%s[%d]", at, i), 0, fmt.Errorf("dimension %s is there twice", name), "")
 			}

@@ -196,11 +196,11 @@ func TestRollupMistakes(t *testing.T) {
 		}, []string{
 			"rollups[0].sets[1]: the set is there twice",
 			"rollups[0].sets[2][2]: dimension a is there twice",
-			`rollups[0].sets[3][0]: no dimension "pages" (did you mean page?)`,
+			`rollups[0].sets[3][0]: no dimension "pages" (did you mean "page"?)`,
 			"rollups[0].dimensions.page: no set has the dimension page (remove it, or add it to a set)",
 		}},
 		{"buckets", func(r *mapping.RollupSpec) { r.Buckets = []string{"hours", "year", "day", "day"} }, []string{
-			`rollups[0].buckets[0]: no bucket "hours" (did you mean hour?)`,
+			`rollups[0].buckets[0]: no bucket "hours" (did you mean "hour"?)`,
 			`rollups[0].buckets[1]: no bucket "year" (there are minute, hour, day, week, month, total)`,
 			`rollups[0].buckets[3]: bucket day is there twice`,
 		}},

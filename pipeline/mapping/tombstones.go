@@ -3,6 +3,7 @@ package mapping
 import (
 	"fmt"
 
+	"sluice/internal/spelling"
 	"sluice/pipeline/decode"
 )
 
@@ -29,7 +30,7 @@ func (c *compilation) tombstones(s *DecodeSpec) tombstones {
 		}
 	}
 	if s.Tombstones != "" {
-		c.report("decode.tombstones", 0, fmt.Errorf("there is no %q; there are refuse, skip and map", s.Tombstones), didYouMean(s.Tombstones, tombstoneNames))
+		c.report("decode.tombstones", 0, fmt.Errorf("there is no %q; there are refuse, skip and map", s.Tombstones), spelling.Hint(s.Tombstones, tombstoneNames))
 	}
 	return tombstonesDecoded
 }

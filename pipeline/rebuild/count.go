@@ -190,7 +190,7 @@ func (c *counter) refuse(e *store.BatchError) error {
 		if _, again := c.refused[d.Offset]; again || d.Offset < 0 {
 			return e
 		}
-		c.refused[d.Offset] = d.Err
+		c.refused[d.Offset] = d
 	}
 	c.single = c.next.Next
 	return nil

@@ -200,28 +200,63 @@ func (r *Rebuild) Close(ctx context.Context) error {
 }
 
 func (r *Rebuild) open(ctx context.Context) error {
-	var begun, ended int
-	if r.hold != nil {
-		done, err := r.hold.ResumeSwitch(ctx)
-		if err != nil {
-			return err
-		}
-		if done {
-			r.log.Info("finished a switch that was cut off", "pipeline", r.o.Pipeline)
-		}
-		b, e, err := r.hold.Rebuilds(ctx)
-		if err != nil {
-			return err
-		}
-		begun, _ = r.generation(b)
-		ended, _ = r.generation(e)
-	} else if _, ok := r.o.Engine.(store.FamilyReplacer); !ok {
-		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, r.o.Engine.Traits().Name)
+	begun, ended, err := r.resume(ctx)
+	if err != nil {
+		return err
 	}
 	stored, err := store.AllProgress(ctx, r.o.Engine)
 	if err != nil {
 		return err
 	}
+	generation, err := r.choose(ctx, stored, begun, ended)
+	if err != nil {
+		return err
+	}
+	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(generation), r.suffix(generation)
+	if r.hold != nil {
+		if err := r.hold.BeginRebuild(ctx, r.source); err != nil {
+			return err
+		}
+	}
+	if err := r.check(stored); err != nil {
+		return err
+	}
+	for _, topic := range r.o.Topics {
+		if err := r.openTopic(ctx, topic, stored); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume finishes a switch that was cut off, and returns the generations of the rebuild that
+// has begun and of the last that has ended, as far as the engine knows; 0 = none.
+func (r *Rebuild) resume(ctx context.Context) (begun, ended int, err error) {
+	if r.hold == nil {
+		if _, ok := r.o.Engine.(store.FamilyReplacer); !ok {
+			return 0, 0, fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, r.o.Engine.Traits().Name)
+		}
+		return 0, 0, nil
+	}
+	done, err := r.hold.ResumeSwitch(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if done {
+		r.log.Info("finished a switch that was cut off", "pipeline", r.o.Pipeline)
+	}
+	b, e, err := r.hold.Rebuilds(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	begun, _ = r.generation(b)
+	ended, _ = r.generation(e)
+	return begun, ended, nil
+}
+
+// choose returns the generation to count: that of the rebuild to go on with, or a new one. It
+// finds the families of the first, and drops what others have left.
+func (r *Rebuild) choose(ctx context.Context, stored []store.PartitionProgress, begun, ended int) (generation int, err error) {
 	last := max(begun, ended)
 	for i := range stored {
 		if g, ok := r.generation(stored[i].Source.Pipeline); ok {
@@ -234,13 +269,13 @@ func (r *Rebuild) open(ctx context.Context) error {
 	r.families = families{engine: r.o.Engine, held: r.hold, create: r.o.CreateTable, template: r.o.Template, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
 	unfinished, err := r.families.find(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if r.hold != nil {
 		unfinished = begun > 0
 		if !unfinished { // some may be left of those that have ended
 			if err := dropFamilies(ctx, r.o.Engine, r.hold, r.o.Pipeline, last); err != nil {
-				return err
+				return 0, err
 			}
 			r.families.forget()
 		}
@@ -250,7 +285,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 		return ok && g == last && s.Progress.MappingVersion == discarded
 	}) {
 		if err := discard(ctx, r.o.Engine, r.hold, r.o.Pipeline); err != nil {
-			return err
+			return 0, err
 		}
 		r.families.forget()
 		unfinished = false
@@ -258,12 +293,12 @@ func (r *Rebuild) open(ctx context.Context) error {
 	if last == 0 || !unfinished {
 		last++
 	}
-	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(last), r.suffix(last)
-	if r.hold != nil {
-		if err := r.hold.BeginRebuild(ctx, r.source); err != nil {
-			return err
-		}
-	}
+	return last, nil
+}
+
+// check refuses what was applied and is not counted again, and what another mapping has
+// counted.
+func (r *Rebuild) check(stored []store.PartitionProgress) error {
 	for i := range stored {
 		if s := &stored[i].Source; s.Pipeline == r.o.Pipeline && !slices.Contains(r.o.Topics, s.Topic) {
 			if err := r.missing("the pipeline has applied topic %s, which is not among its topics any more", s.Topic); err != nil {
@@ -274,11 +309,6 @@ func (r *Rebuild) open(ctx context.Context) error {
 	for i := range stored { // of topics that were made anew, or are not read any more, too: their counts stay
 		if s := &stored[i]; s.Source.Pipeline == r.source && s.Progress.MappingVersion != r.o.Plan.Version() {
 			return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping, or the program, back", ErrOtherMapping, s.Progress.MappingVersion, r.o.Plan.Version())
-		}
-	}
-	for _, topic := range r.o.Topics {
-		if err := r.openTopic(ctx, topic, stored); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -89,15 +89,13 @@ func (s *Store) refuse(ctx context.Context, ms []store.Mutation, of []int, errs 
 	return refused.err()
 }
 
-// joinRefusals returns the refusals of two errors, one an offset.
+// joinRefusals returns the refusals that errs have.
 func joinRefusals(errs ...error) refusals {
 	var all refusals
 	for _, err := range errs {
 		var b *store.BatchError
 		if errors.As(err, &b) {
-			for _, r := range b.Refused {
-				all.add(context.Background(), r.Offset, r.Table, r.Row, r.Err)
-			}
+			all = append(all, b.Refused...)
 		}
 	}
 	return all
@@ -153,9 +151,9 @@ func (s *Store) checkCounter(ctx context.Context, c *counter) error {
 	switch {
 	case err != nil:
 	case c.distinct && !t.Family(c.family).Distinct:
-		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a DISTINCT family", c.table, c.row, store.ErrRefused, c.family)
+		err = atRow(c.table, c.row, "%w: family %s is not a DISTINCT family", store.ErrRefused, c.family)
 	case !c.distinct && !t.Family(c.family).Counter:
-		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a COUNTER family", c.table, c.row, store.ErrRefused, c.family)
+		err = atRow(c.table, c.row, "%w: family %s is not a COUNTER family", store.ErrRefused, c.family)
 	}
 	return err
 }

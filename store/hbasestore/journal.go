@@ -166,7 +166,7 @@ func (j *journaled) unit(ctx context.Context, r *store.Record) (*unit, error) {
 		}
 	}
 	if u.size = len(appendEntry(nil, u.writes)); u.size > j.most {
-		return nil, fmt.Errorf("table %s, row %.100q: %w: what its record writes has %d bytes in all, a journal's entry up to %d", u.table, u.row, store.ErrCellTooLarge, u.size, j.most)
+		return nil, atRow(u.table, u.row, "%w: what its record writes has %d bytes in all, a journal's entry up to %d", store.ErrCellTooLarge, u.size, j.most)
 	}
 	return u, nil
 }
@@ -185,7 +185,7 @@ func (j *journaled) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 		case table == store.OutboxTable:
 			u.sums = append(u.sums, sum{table: table, family: o.Family, row: m.Row, column: o.Qualifier, delta: o.Delta})
 		case o.Time < 0 || o.Time == cell.Latest:
-			return fmt.Errorf("table %s, row %.100q: %w: %v at time %d", table, m.Row, store.ErrInvalidArgument, o.Type, o.Time)
+			return atRow(table, m.Row, "%w: %v at time %d", store.ErrInvalidArgument, o.Type, o.Time)
 		default:
 			if err := j.schemas.checkCounter(ctx, &counter{table: table, family: o.Family, row: m.Row, column: o.Qualifier, distinct: element}); err != nil {
 				return err
@@ -196,7 +196,7 @@ func (j *journaled) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 	if len(writes.Ops) > 0 {
 		h, err := j.schemas.validate(ctx, &writes, false)
 		if err == nil && h.once {
-			err = fmt.Errorf("table %s, row %.100q: %w: on HBase a unit is made of puts and deletes with times", table, m.Row, store.ErrUnsupported)
+			err = atRow(table, m.Row, "%w: on HBase a unit is made of puts and deletes with times", store.ErrUnsupported)
 		}
 		if err != nil {
 			return err

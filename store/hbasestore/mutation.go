@@ -37,11 +37,16 @@ type mutation struct {
 	firstPut   hbase.TPut
 }
 
+// atRow returns the error of a row that is not written, a *store.RowError.
+func atRow(table string, row []byte, format string, args ...any) error {
+	return &store.RowError{Table: table, Row: bytes.Clone(row), Err: fmt.Errorf(format, args...)}
+}
+
 // translate returns m, which store.ValidateMutation has passed, for HBase. Its error
 // wraps store.ErrUnsupported where the gateway has no call for it.
 func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 	fail := func(why string) (*mutation, error) {
-		return nil, fmt.Errorf("table %s, row %.100q: %w through HBase's Thrift2 gateway: %s", t.Name, m.Row, store.ErrUnsupported, why)
+		return nil, atRow(t.Name, m.Row, "%w through HBase's Thrift2 gateway: %s", store.ErrUnsupported, why)
 	}
 	if m.Read != nil {
 		return fail("increments and appends have no time range")
@@ -103,7 +108,7 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			h.put(&values[i], o.TTL, durability, len(m.Ops)-i)
 		case cell.OpDeleteFamilyVersion:
 			if o.Time == cell.Latest {
-				return nil, fmt.Errorf("table %s, row %.100q: %w: a delete of a family's version names no time", t.Name, m.Row, store.ErrInvalidArgument)
+				return nil, atRow(t.Name, m.Row, "%w: a delete of a family's version names no time", store.ErrInvalidArgument)
 			}
 			h.delete(o, durability)
 		default:
@@ -287,7 +292,7 @@ func checkServed(t *store.TableDescriptor, m *cell.Mutation) error {
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		if size := servedOverhead + store.CellSize(m.Row, o.Family, o.Qualifier, len(o.Value)); size > limit {
-			return fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, as HBase's servers count, which take %d", t.Name, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, limit)
+			return atRow(t.Name, m.Row, "%w: %s:%.100q has %d bytes, as HBase's servers count, which take %d", store.ErrCellTooLarge, o.Family, o.Qualifier, size, limit)
 		}
 	}
 	return nil
@@ -332,11 +337,11 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		if size := store.CellSize(m.Row, o.Family, o.Qualifier, len(o.Value)); size > s.o.MaxCellBytes {
-			return nil, fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, the gateway takes %d", table, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, s.o.MaxCellBytes)
+			return nil, atRow(table, m.Row, "%w: %s:%.100q has %d bytes, the gateway takes %d", store.ErrCellTooLarge, o.Family, o.Qualifier, size, s.o.MaxCellBytes)
 		}
 	}
 	if n := requestBytes(m); s.o.Framed && n > s.o.MaxFrameBytes {
-		return nil, fmt.Errorf("table %s, row %.100q: %w: a request of about %d bytes; a gateway with framed transport takes %d", table, m.Row, store.ErrInvalidArgument, n, s.o.MaxFrameBytes)
+		return nil, atRow(table, m.Row, "%w: a request of about %d bytes; a gateway with framed transport takes %d", store.ErrInvalidArgument, n, s.o.MaxFrameBytes)
 	}
 	for {
 		t, fresh, err := s.schemas.get(ctx, table)

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"sluice/internal/lastknown"
 	"sluice/region"
 	"sluice/store"
 )
@@ -35,7 +36,7 @@ type DB struct {
 	catalog  atomic.Pointer[catalog]
 	sequence atomic.Uint64 // of the last commit
 	metrics  meters
-	engine   engineMeter
+	engine   lastknown.Value[*pebble.Metrics] // Pebble's
 
 	requests chan *request
 	watch    *loopWatch

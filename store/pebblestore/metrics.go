@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -150,51 +149,24 @@ func (m *meters) observe(c *commit, requests int, took time.Duration, err error)
 	m.seconds.observe(took)
 }
 
-// engineMeter asks Pebble for its metrics, which it does not give while a manifest is being
-// written: that may hang with the disk, and who looks must not hang with it.
-type engineMeter struct {
-	mu    sync.Mutex
-	asked chan struct{} // closed with the answer; nil = Pebble is not being asked
-	last  *pebble.Metrics
-}
-
-// meterPatience is how long an answer of Pebble's is waited for.
+// meterPatience is how long an answer of Pebble's is waited for: it gives none while a manifest
+// is being written, which may hang with the disk, and who looks must not hang with it.
 const meterPatience = time.Second
 
-// ask returns what Pebble tells, or told last where that takes too long; nil = nothing yet, or
-// the store is closed, or Pebble stuck.
-func (e *engineMeter) ask(db *DB) *pebble.Metrics {
+// engineMetrics returns what Pebble tells, or told last where that takes too long; nil = nothing
+// yet, or the store is closed, or Pebble stuck.
+func (db *DB) engineMetrics() *pebble.Metrics {
 	if db.enter() != nil {
 		return nil
 	}
-	e.mu.Lock()
-	answered := e.asked
-	if answered != nil {
-		db.leave()
-	} else {
-		answered = make(chan struct{})
-		e.asked = answered
-		go func() {
-			defer db.leave()
-			m := db.pebble.Metrics()
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.last, e.asked = m, nil
-			close(answered)
-		}()
-	}
-	e.mu.Unlock()
-	patience := time.NewTimer(meterPatience)
-	defer patience.Stop()
-	select {
-	case <-answered:
-	case <-patience.C:
-	case <-db.log.failed:
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.last
+	db.leave()
+	return db.engine.Ask(0, meterPatience, func() *pebble.Metrics {
+		if db.enter() != nil {
+			return nil
+		}
+		defer db.leave()
+		return db.pebble.Metrics()
+	})
 }
 
 // Metrics returns the DB's counters. It takes some microseconds, and where the disk does not
@@ -233,7 +205,7 @@ func (db *DB) Metrics() Metrics {
 	db.mu.Lock()
 	out.OpenScans, out.OpenSnapshots = len(db.sources), len(db.snaps)
 	db.mu.Unlock()
-	p := db.engine.ask(db)
+	p := db.engineMetrics()
 	if p == nil {
 		return out
 	}
