@@ -4,15 +4,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
 	"sluice/internal/reread"
 )
 
-// load returns nil where TLS is off.
-func (t *TLS) load() (*tls.Config, error) {
+// load returns nil where TLS is off. The setting is t's own, files where what it reads is
+// looked at again.
+func (t *TLS) load(setting string, files *Renewed) (*tls.Config, error) {
 	if !t.Enable {
 		return nil, nil
 	}
@@ -29,7 +32,7 @@ func (t *TLS) load() (*tls.Config, error) {
 	}
 	if t.CertFile != "" {
 		var err error
-		if o.GetClientCertificate, err = clientCertificate(t.CertFile, t.KeyFile); err != nil {
+		if o.GetClientCertificate, err = clientCertificate(setting+".cert_file", t.CertFile, t.KeyFile, files); err != nil {
 			return nil, fmt.Errorf("cert_file and key_file: %w", err)
 		}
 	}
@@ -39,14 +42,21 @@ func (t *TLS) load() (*tls.Config, error) {
 // clientCertificate returns a tls.Config's GetClientCertificate, which shows the pair that
 // the files hold, and none where the server would not take it, as of a Config's
 // Certificates.
-func clientCertificate(certFile, keyFile string) (func(*tls.CertificateRequestInfo) (*tls.Certificate, error), error) {
-	pair, err := reread.New(func() (*tls.Certificate, error) {
-		p, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil && isEncrypted(keyFile) {
-			err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
-		}
-		return &p, err
-	}, certFile, keyFile)
+func clientCertificate(setting, certFile, keyFile string, files *Renewed) (func(*tls.CertificateRequestInfo) (*tls.Certificate, error), error) {
+	pair, err := renewed(files, setting, func() (*reread.Value[*tls.Certificate], error) {
+		return reread.New(func() (*tls.Certificate, error) {
+			p, err := tls.LoadX509KeyPair(certFile, keyFile)
+			var named *fs.PathError
+			switch {
+			case err == nil || errors.As(err, &named):
+			case !isEncrypted(keyFile):
+				err = fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
+			default:
+				err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
+			}
+			return &p, err
+		}, certFile, keyFile)
+	})
 	if err != nil {
 		return nil, err
 	}

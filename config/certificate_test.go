@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,13 +9,16 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -69,7 +73,7 @@ func presented(t *testing.T, client *tls.Config, authorities *x509.CertPool) int
 // is made, and the one before while the two do not belong together.
 func TestCertificateReplaced(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, files := t.TempDir(), newRenewed()
 	spec := &TLS{Enable: true, InsecureSkipVerify: true, CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
 	clock := time.Now().Add(-time.Hour)
 	write := func(name string, data []byte) {
@@ -85,7 +89,7 @@ func TestCertificateReplaced(t *testing.T) {
 	cert, key := pairOf(t, 1)
 	write(spec.CertFile, cert)
 	write(spec.KeyFile, []byte("no key"))
-	if _, err := spec.load(); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
+	if _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
 		t.Errorf("a file without a key: Got %v", err)
 	}
 	for _, block := range []*pem.Block{
@@ -93,12 +97,12 @@ func TestCertificateReplaced(t *testing.T) {
 		{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("x")},
 	} {
 		write(spec.KeyFile, append([]byte("Bag Attributes\n"), pem.EncodeToMemory(block)...))
-		if _, err := spec.load(); err == nil || !strings.Contains(err.Error(), spec.KeyFile+" is encrypted") {
+		if _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), spec.KeyFile+" is encrypted") {
 			t.Errorf("%s: Got %v, want that it is encrypted", block.Type, err)
 		}
 	}
 	write(spec.KeyFile, key)
-	o, err := spec.load()
+	o, err := spec.load("kafka.tls", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,14 +122,71 @@ func TestCertificateReplaced(t *testing.T) {
 	cert, key = pairOf(t, 2)
 	write(spec.CertFile, cert)
 	want("with half of the new pair", 1)
+	var out strings.Builder
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	told := func(what string, unreadable int, lines ...string) {
+		t.Helper()
+		files.look(log)
+		files.look(log)
+		got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if out.Reset(); got[0] == "" {
+			got = nil
+		}
+		if len(got) != len(lines) || files.Unreadable() != unreadable {
+			t.Errorf("%s: Got %q and %d that cannot be read, want %d lines and %d", what, got, files.Unreadable(), len(lines), unreadable)
+			return
+		}
+		for i, line := range lines {
+			if !strings.Contains(got[i], line) || !strings.Contains(got[i], "kafka.tls.cert_file") {
+				t.Errorf("%s: Got %q, want %q", what, got[i], line)
+			}
+		}
+	}
+	told("half of the new pair", 1, "level=WARN")
 	write(spec.KeyFile, key)
 	want("with the new pair", 2)
+	told("the new pair", 0, "level=INFO")
 	if err := os.Remove(spec.CertFile); err != nil {
 		t.Fatal(err)
 	}
 	want("without a file", 2)
+	told("without a file", 1, "no such file")
+	write(spec.CertFile, []byte("none"))
+	told("no certificate", 1, spec.CertFile+" and "+spec.KeyFile)
 	cert, key = pairOf(t, 3)
 	write(spec.KeyFile, key)
 	write(spec.CertFile, cert)
 	want("with the third pair", 3)
+}
+
+// TestRenewedRun: the files are looked at once a minute, however long no connection is made,
+// and one that several pipelines share is told of once.
+func TestRenewedRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		spec, files := &TLS{Enable: true, CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}, newRenewed()
+		cert, key := pairOf(t, 1)
+		if err := errors.Join(os.WriteFile(spec.CertFile, cert, 0o600), os.WriteFile(spec.KeyFile, key, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := spec.load("schema_registry.tls", files); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		ended := make(chan struct{})
+		go func() { defer close(ended); files.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))) }()
+		if err := os.WriteFile(spec.KeyFile, []byte("cut short"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-ended
+		if n := strings.Count(out.String(), "level=WARN"); n != 1 || files.Unreadable() != 1 {
+			t.Errorf("Got %d that cannot be read, and the log\n%s", files.Unreadable(), out.String())
+		}
+	})
 }

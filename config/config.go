@@ -82,6 +82,8 @@ type Config struct {
 
 	file   string
 	places map[string]position
+	// renewed is shared by the copies of a Config.
+	renewed *Renewed
 
 	warnings Problems
 }
@@ -405,7 +407,7 @@ func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Co
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, as some editors write it
 	d := &decoder{file: name, text: string(data), lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
-	c := &Config{file: name, places: d.places}
+	c := &Config{file: name, places: d.places, renewed: newRenewed()}
 	body, ok := d.parse(data)
 	if ok {
 		root := reflect.ValueOf(c).Elem()

@@ -36,14 +36,14 @@ type SchemaRegistry struct {
 const maxSchemaFile = 4 << 20
 
 // schemas returns a client of the registry, or nil where there is none. Its idle
-// connections end by themselves.
-func (s *SchemaRegistry) schemas() (decode.Schemas, error) {
+// connections end by themselves; files is where its certificates are looked at again.
+func (s *SchemaRegistry) schemas(files *Renewed) (decode.Schemas, error) {
 	if len(s.URLs) == 0 {
 		return nil, nil
 	}
 	t := s.TLS
 	t.Enable = slices.ContainsFunc(s.URLs, func(u string) bool { return strings.HasPrefix(u, "https:") })
-	tls, err := t.load()
+	tls, err := t.load("schema_registry.tls", files)
 	if err != nil {
 		return nil, fmt.Errorf("schema_registry.tls: %w", err)
 	}

@@ -33,7 +33,7 @@ type descriptions struct {
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
 	late, fetchSeconds, flushOps, fenced, backpressure             *prometheus.Desc
-	memoryBytes, memoryLimit                                       *prometheus.Desc
+	memoryBytes, memoryLimit, unreadable                           *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	redriven, purged, partitionState                               *prometheus.Desc
@@ -57,6 +57,7 @@ func newDescriptions() *descriptions {
 		build:         describe("build_info", "Version of the running binary; the value is 1.", "version", "commit", "go"),
 		requests:      describe("http_requests_total", "HTTP requests answered, by class of status.", "code"),
 		checkpoints:   describe("checkpoints", "Checkpoints that are leased."),
+		unreadable:    describe("certificates_unreadable", "Certificates of this client that have been replaced on disk and cannot be read: connections go on with the one before."),
 		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
 
 		lag:        describe("kafka_consumer_lag_records", "Records that are not applied yet, up to the end of what may be read.", partition...),
@@ -196,6 +197,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for _, x := range f() {
 			c.export(e, &x)
 		}
+	}
+	if f := c.s.o.Unreadable; f != nil {
+		e.gauge(c.d.unreadable, float64(f()))
 	}
 	if f := c.s.o.Memory; f != nil {
 		m := f()

@@ -98,6 +98,9 @@ type Options struct {
 	MayAlter func(ctx context.Context, d *store.TableDescriptor) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
+	// Unreadable returns how many certificates that have been replaced cannot be read; nil =
+	// it is not known.
+	Unreadable func() int
 	// Memory returns what the pipelines hold together; nil = nothing.
 	Memory func() MemoryStatus
 	// Version is shown by /version and as sluice_build_info.

@@ -175,7 +175,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Unreadable: d.cfg.Renewed().Unreadable, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -255,6 +255,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.schedules.Run(ctx)
 		}
 	}()
+	group.Go(func() error { d.cfg.Renewed().Run(serving, d.log); return nil })
 	if every := d.cfg.Store.RegionInterval; every > 0 && d.cfg.Store.Engine != "hbase" { // HBase splits its regions itself
 		tender := store.NewRegionTender(d.engine, &store.RegionTenderOptions{Interval: every, Logger: d.log})
 		group.Go(func() error { return tender.Run(serving) })

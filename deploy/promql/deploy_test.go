@@ -272,6 +272,7 @@ func testAlerts(t *testing.T, before, after []series) {
 		})},
 		"the breaker is open":            {edit: set("sluice_breaker_open", to(1)), want: []string{"SluiceBreakerOpen"}},
 		"the dead-letter topic is away":  {edit: set("sluice_dead_letters_relay_errors_total", grows(0.1)), want: []string{"SluiceDeadLettersNotRelayed"}},
+		"a certificate is cut short":     {edit: set("sluice_certificates_unreadable", to(1)), want: []string{"SluiceCertificateUnreadable"}},
 		"the disk is almost full":        {edit: set("sluice_store_disk_free_bytes", to(1e9)), want: []string{"SluiceDiskAlmostFull"}},
 		"commits are slow":               {edit: slow, want: []string{"SluiceCommitsSlow"}},
 		"a file is corrupt":              {edit: set("sluice_store_corruptions_total", to(1)), want: []string{"SluiceCorruption"}},
