@@ -164,7 +164,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false         // for logging at changes only: the first error is the news
 	full := false         // so is a full group, as it stays so until somebody does something
-	refused := false      // so is a topic that the ACLs refuse
+	refused := 0          // so is a topic that the ACLs refuse: tries to join that it has cost
 	gone := false         // so is a topic that is awaited
 	var missing time.Time // since when the cluster has not had a topic; zero = it has all
 	for {
@@ -183,10 +183,13 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			g.o.Waiting(g.notJoined(err))
 			switch k := kafkago.Error(0); {
 			case OfTopic(err):
-				if !refused {
+				if refused == 0 {
 					logger.Warn("a topic is refused, consumer group is not joined, trying again", "err", err)
 				}
-				lost, refused = true, true
+				lost, refused = true, refused+1
+				if err := g.whileRefused(ctx, refused); err != nil {
+					return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, err)
+				}
 			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
 				if !full {
 					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", code(k))
@@ -273,6 +276,23 @@ func (g *Group) refusal(ctx context.Context, err error) error {
 	return codeTopicAuthorization.denied(needsDescribe)
 }
 
+// whileRefused waits after so many tries to join that a refused topic has cost, twice as long
+// each time, and for 60 of RetryBackoff at most, or until this client may describe all topics.
+// A try is a generation, for which the other members put their partitions down, and to ask
+// for topics is none. kafka-go tries once while nobody calls its Next.
+func (g *Group) whileRefused(ctx context.Context, tries int) error {
+	wait := min(g.o.RetryBackoff<<min(tries-1, 10), 60*g.o.RetryBackoff)
+	for asked := min(wait, 4*g.o.RetryBackoff); wait > 0; wait -= asked {
+		if err := sleep(ctx, asked); err != nil {
+			return err
+		}
+		if _, err := g.c.topics(ctx, g.o.Topics...); !OfTopic(err) {
+			return nil
+		}
+	}
+	return nil
+}
+
 // undealt returns the topics, in order, that kafka-go knew no partitions of. Where the
 // broker that it asks does not know one of them, be it as it has just started, it knows
 // none of any: nobody would read anything, and nobody say so.
@@ -294,22 +314,32 @@ func undealt(dealt map[string]int) []string {
 func (g *Group) watch(ctx context.Context, dealt map[string]int) {
 	t := time.NewTicker(g.o.PartitionWatch)
 	defer t.Stop()
-	topics := slices.Collect(maps.Keys(dealt))
+	topics := slices.Sorted(maps.Keys(dealt))
+	waits := false // new partitions do, and that was said
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		metas, err := g.c.topics(ctx, topics...)
-		if err != nil {
-			continue // a topic that is gone is its readers' to report
+		metas, _, err := g.c.topicsOnce(ctx, topics)
+		changed := slices.IndexFunc(topics, func(topic string) bool {
+			m := metas[topic] // one that is gone is its readers' to report
+			return m != nil && len(m.Partitions) > 0 && len(m.Partitions) != dealt[topic]
+		})
+		if err != nil || changed < 0 {
+			continue
 		}
-		for topic, n := range dealt {
-			if got := len(metas[topic].Partitions); got != n {
-				g.c.o.Logger.Info("topic has new partitions, consumer group rebalances", "group", g.o.ID, "topic", topic, "partitions", got, "dealt", n)
-				return
-			}
+		topic := topics[changed]
+		logger := g.c.o.Logger.With("group", g.o.ID, "topic", topic, "partitions", len(metas[topic].Partitions), "dealt", dealt[topic])
+		// While another topic is not told of nobody could join again, and nothing would be read.
+		if _, err = g.c.topics(ctx, topics...); err == nil {
+			logger.Info("topic has new partitions, consumer group rebalances")
+			return
+		}
+		if !waits && ctx.Err() == nil {
+			logger.Warn("topic has new partitions, which wait for another topic", "err", err)
+			waits = true
 		}
 	}
 }
