@@ -107,7 +107,7 @@ type Options struct {
 	Version api.Version
 	// MaxBodyBytes bounds a request's body. Default: DefaultMaxBodyBytes.
 	MaxBodyBytes int64
-	// RequestTimeout bounds a request; a scan and a compaction may take
+	// RequestTimeout bounds a request; a scan, a row, the outbox and a compaction may take
 	// longer, as long as the client keeps reading. Default:
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
