@@ -39,7 +39,7 @@ type descriptions struct {
 	redriven, purged, partitionState                               *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
-	exportOrdered, exportOrders                                    *prometheus.Desc
+	exportOrdered, exportOrders, exportHeld                        *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
@@ -113,6 +113,7 @@ func newDescriptions() *descriptions {
 		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
 		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, or made by hand, by cause and by what became of them.", "export", "cause", "result"),
 		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
+		exportHeld:    describe("export_directory_held_seconds", "For how long a look at the job's directory has gone on; 0 where none does. A disk that does not answer holds it up.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		commits:        describe("store_commits_total", "Commits to disk."),
@@ -360,6 +361,7 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	flag := func(d *prometheus.Desc, on bool) {
 		v := 0.0
 		if on {
+	e.gauge(c.d.exportHeld, x.DirectoryHeldSeconds, x.Name)
 			v = 1
 		}
 		e.gauge(d, v, x.Name)

@@ -47,7 +47,7 @@ type daemon struct {
 // openDaemon opens the store, creates missing tables and listens; run waits for the
 // brokers. What it opened is closed again where it fails.
 func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, exports: &published{cfg: cfg, log: log}}
+	d := &daemon{cfg: cfg, log: log, exports: newPublished(cfg, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())

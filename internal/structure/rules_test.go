@@ -67,7 +67,7 @@ var packages = map[string][]string{
 	"serve/client": {"cell", "region", "store", "serve/api"},
 	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/openfiles"},
 
-	"serve/checkpoint": {"store", "serve/api"},
+	"serve/checkpoint": {"store", "serve/api", "internal/overdue"},
 
 	"serve/servetest": {"serve", "serve/api"},
 
@@ -90,6 +90,8 @@ var packages = map[string][]string{
 	"internal/cmemory":     {},
 	"internal/filelock":    {},
 	"internal/openfiles":   {},
+	"internal/lastknown":   {},
+	"internal/overdue":     {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
 	"internal/fenced":      {},

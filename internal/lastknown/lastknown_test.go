@@ -1,4 +1,4 @@
-package main
+package lastknown
 
 import (
 	"testing"
@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-func TestLastKnown(t *testing.T) {
+func TestAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var k lastKnown[int]
+		var k Answer[int]
 		asked := 0
 		var slow chan struct{} // nil = it answers at once
 		look := func() int {
@@ -22,7 +22,7 @@ func TestLastKnown(t *testing.T) {
 		ask := func(maxAge time.Duration, want int, takes time.Duration) {
 			t.Helper()
 			begun := time.Now()
-			if got := k.ask(maxAge, time.Second, look); got != want {
+			if got := k.Ask(maxAge, time.Second, look); got != want {
 				t.Errorf("Got %d, want %d", got, want)
 			}
 			if took := time.Since(begun); took != takes {
@@ -49,7 +49,7 @@ func TestLastKnown(t *testing.T) {
 		}
 		// Who comes while somebody asks does not get what was true before: it asks anew.
 		done := make(chan int)
-		go func() { done <- k.ask(0, time.Second, look) }()
+		go func() { done <- k.Ask(0, time.Second, look) }()
 		synctest.Wait()
 		was := slow
 		slow = nil
