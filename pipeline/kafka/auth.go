@@ -110,10 +110,7 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 		}
 		r := resp.(*kmsg.SASLAuthenticateResponse)
 		if e := code(r.ErrorCode); e != codeNone {
-			var reason error = e
-			if r.ErrorMessage != nil && *r.ErrorMessage != "" {
-				reason = fmt.Errorf("%w (%s)", e, *r.ErrorMessage)
-			}
+			reason := e.with(e, r.ErrorMessage)
 			if !e.auth() {
 				return failed(reason)
 			}
