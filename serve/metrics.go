@@ -219,6 +219,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+const (
+	// freeAge is how old what is known of the free space may be.
+	freeAge = time.Second
+	// freePatience is how long it is waited for: file systems of a network, and some disks,
+	// may not say for hours.
+	freePatience = 2 * time.Second
+)
+
 type emitter struct{ ch chan<- prometheus.Metric }
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -260,7 +268,8 @@ func (c *collector) server(e emitter) {
 	}
 	e.gauge(c.d.checkpoints, float64(leased))
 	if c.s.o.Dir != "" {
-		if free, ok := diskFree(c.s.o.Dir); ok {
+		free := c.s.free.Ask(freeAge, freePatience, func() int64 { return c.s.diskFree(c.s.o.Dir) })
+		if free >= 0 && c.s.free.Known() {
 			e.gauge(c.d.diskFree, float64(free))
 		}
 	}

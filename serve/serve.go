@@ -36,6 +36,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/lastknown"
 	"sluice/internal/openfiles"
 	"sluice/serve/api"
 	"sluice/serve/checkpoint"
@@ -144,6 +145,8 @@ type Server struct {
 	draining    atomic.Bool
 	address     atomic.Pointer[string]
 	requests    requestCounts
+	free        lastknown.Answer[int64]
+	diskFree    func(dir string) int64 // diskFree, but in tests
 }
 
 // New returns a server for o. It collects the checkpoints that a crash left
@@ -152,7 +155,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Engine == nil {
 		return nil, fmt.Errorf("serve: %w: an engine is required", store.ErrInvalidArgument)
 	}
-	s := &Server{o: *o, instance: rand.Text()}
+	s := &Server{o: *o, instance: rand.Text(), diskFree: diskFree}
 	token := o.Token
 	if token == "" {
 		token = rand.Text()

@@ -119,7 +119,7 @@ func TestDaemonRunsScheduledBackups(t *testing.T) {
 	defer to.Close()
 	restored := filepath.Join(dir, "restored")
 	if _, err := jobs.Restore(t.Context(), &jobs.RestoreOptions{
-		Backup: to, Dir: restored, Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, nil) },
+		Backup: to, Dir: restored, Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, nil, nil) },
 	}); err != nil {
 		t.Fatal(err)
 	}

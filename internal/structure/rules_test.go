@@ -65,7 +65,7 @@ var packages = map[string][]string{
 
 	"serve/api":    {"cell", "region", "store"},
 	"serve/client": {"cell", "region", "store", "serve/api"},
-	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/openfiles"},
+	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/lastknown", "internal/openfiles"},
 
 	"serve/checkpoint": {"store", "serve/api", "internal/overdue"},
 
