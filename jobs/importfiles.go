@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func ImportFiles(ctx context.Context, o *ImportFilesOptions) (*Imported, error) 
 	if i.tableImport.Now == nil {
 		i.tableImport.Now = time.Now
 	}
-	if i.tableImport.chunkBytes == 0 {
-		i.tableImport.chunkBytes = importBytes
-	}
+	i.tableImport.chunkBytes, i.tableImport.partBytes = cmp.Or(i.tableImport.chunkBytes, importBytes), importBytes
 	if err := i.importAll(ctx); err != nil {
 		return nil, fmt.Errorf("import files into %s: %w", o.Into, err)
 	}
