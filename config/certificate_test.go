@@ -89,7 +89,7 @@ func TestCertificateReplaced(t *testing.T) {
 	cert, key := pairOf(t, 1)
 	write(spec.CertFile, cert)
 	write(spec.KeyFile, []byte("no key"))
-	if _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
+	if _, _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
 		t.Errorf("a file without a key: Got %v", err)
 	}
 	for _, block := range []*pem.Block{
@@ -97,12 +97,12 @@ func TestCertificateReplaced(t *testing.T) {
 		{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("x")},
 	} {
 		write(spec.KeyFile, append([]byte("Bag Attributes\n"), pem.EncodeToMemory(block)...))
-		if _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), spec.KeyFile+" is encrypted") {
+		if _, _, err := spec.load("kafka.tls", files); err == nil || !strings.Contains(err.Error(), spec.KeyFile+" is encrypted") {
 			t.Errorf("%s: Got %v, want that it is encrypted", block.Type, err)
 		}
 	}
 	write(spec.KeyFile, key)
-	o, err := spec.load("kafka.tls", files)
+	o, _, err := spec.load("kafka.tls", files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestRenewedRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if _, err := spec.load("schema_registry.tls", files); err != nil {
+			if _, _, err := spec.load("schema_registry.tls", files); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,4 +189,67 @@ func TestRenewedRun(t *testing.T) {
 			t.Errorf("Got %d that cannot be read, and the log\n%s", files.Unreadable(), out.String())
 		}
 	})
+}
+
+// TestAuthoritiesAndPasswordsReplaced: a connection trusts the CAs, and authenticates with the
+// password, that the files hold when it is made; what cannot be read is passed over, and told of.
+func TestAuthoritiesAndPasswordsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, password := filepath.Join(dir, "ca"), filepath.Join(dir, "password")
+	clock := time.Now().Add(-time.Hour)
+	write := func(name string, data []byte) {
+		t.Helper()
+		clock = clock.Add(time.Second)
+		if err := errors.Join(os.WriteFile(name, data, 0o600), os.Chtimes(name, clock, clock)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := func(cert []byte) *x509.CertPool {
+		p := x509.NewCertPool()
+		p.AppendCertsFromPEM(cert)
+		return p
+	}
+	first, _ := pairOf(t, 1)
+	second, _ := pairOf(t, 2)
+	write(ca, first)
+	write(password, []byte("secret-1\n"))
+	c, err := Parse(filepath.Join(dir, "sluice.yaml"), []byte(`
+kafka:
+  tls: {enable: true, ca_file: `+ca+`}
+  sasl: {mechanism: plain, user: u, password: "a-${file:password}"}
+schema_registry: {urls: ["http://h:1"], user: u, password: "plain"}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := c.KafkaOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, cert []byte, secret string, unreadable int) {
+		t.Helper()
+		c.Renewed().look(slog.New(slog.DiscardHandler))
+		if !o.RootCAs().Equal(pool(cert)) || o.PasswordNow() != secret || c.Renewed().Unreadable() != unreadable {
+			t.Errorf("%s: Got the password %s, %d files that cannot be read", what, o.PasswordNow(), c.Renewed().Unreadable())
+		}
+	}
+	want("as opened", first, "a-secret-1", 0)
+	write(ca, []byte("no certificate"))
+	want("cut short", first, "a-secret-1", 1)
+	write(password, nil)
+	want("emptied", first, "a-secret-1", 2)
+	write(ca, second)
+	write(password, []byte("secret-2"))
+	want("replaced", second, "a-secret-2", 0)
+	if err := os.Remove(password); err != nil {
+		t.Fatal(err)
+	}
+	want("gone", second, "a-secret-2", 1)
+	if c.secret("schema_registry.password", c.SchemaRegistry.Password) != nil {
+		t.Error("a password that is in the file itself is read again")
+	}
+	if text := fmt.Sprintf("%+v %#v", c, c.Renewed()); strings.Contains(text, "secret-") {
+		t.Errorf("a password is in %s", text)
+	}
 }

@@ -110,7 +110,7 @@ func (c *Config) HBaseOptions(log *slog.Logger) (*hbasestore.Options, error) {
 		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, CounterCache: h.CounterCache, MaxCellBytes: int(h.MaxCell), MaxFrameBytes: int(h.MaxFrame), Logger: log,
 	}
 	var err error
-	if o.TLS, err = h.TLS.load("store.hbase.tls", c.renewed); err != nil {
+	if o.TLS, o.RootCAs, err = h.TLS.load("store.hbase.tls", c.renewed); err != nil {
 		return nil, fmt.Errorf("store.hbase.tls: %w", err)
 	}
 	return o, nil

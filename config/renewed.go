@@ -13,10 +13,10 @@ import (
 // replaces two files one after the other is done long before.
 const renewedInterval = time.Minute
 
-// Renewed are the certificates of a configuration's connections, which something else
-// replaces on disk while the process runs. Where those that are there cannot be read,
-// connections go on with the last ones that could, until these expire: Run tells of it. It
-// is safe for concurrent use.
+// Renewed are the certificates of a configuration's connections, and the passwords that it has
+// from files, which something else replaces on disk while the process runs. Where what is there
+// cannot be read, connections go on with what could be last, until that expires: Run tells of
+// it. It is safe for concurrent use.
 type Renewed struct {
 	mu     sync.Mutex
 	values map[string]renewable // by the settings that name their files
@@ -29,7 +29,7 @@ func newRenewed() *Renewed {
 	return &Renewed{values: map[string]renewable{}, failed: map[string]string{}}
 }
 
-// Renewed returns the certificates of the connections that c's methods have made.
+// Renewed returns what the connections that c's methods have made read again.
 func (c *Config) Renewed() *Renewed { return c.renewed }
 
 // renewed returns the value that has this name, which is made where there is none: what
@@ -45,6 +45,47 @@ func renewed[V renewable](r *Renewed, name string, read func() (V, error)) (V, e
 		r.values[name] = v
 	}
 	return v, err
+}
+
+// secret returns what the secret at the path is now, as a function for who authenticates with
+// it, or nil where it is in no file.
+func (c *Config) secret(path string, first Secret) func() string {
+	source, ok := c.secrets[path]
+	if !ok {
+		return nil
+	}
+	v, _ := renewed(c.renewed, path, func() (*secretFile, error) { // it was read already
+		return &secretFile{last: func() string { return string(first) }, read: func() (string, error) {
+			return c.interpolate(source)
+		}}, nil
+	})
+	return v.get
+}
+
+// secretFile is a secret that is read whenever it is asked for. It prints without the secret.
+type secretFile struct {
+	read func() (string, error)
+
+	mu   sync.Mutex
+	last func() string // that could be read; guarded by mu
+}
+
+// Look implements renewable.
+func (s *secretFile) Look() error {
+	now, err := s.read()
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = func() string { return now }
+	}
+	return err
+}
+
+func (s *secretFile) get() string {
+	_ = s.Look() // Run tells of it
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last()
 }
 
 // Run looks at the files once a minute until ctx ends, and logs which cannot be read, once
@@ -81,9 +122,9 @@ func (r *Renewed) look(log *slog.Logger) {
 		switch {
 		case reason == before:
 		case err != nil:
-			log.Warn("what has replaced a certificate cannot be read: connections go on with the one before, until it expires; put the files right", "setting", name, "err", err)
+			log.Warn("what has replaced a certificate or a password cannot be read: connections go on with the one before, until it expires; put the files right", "setting", name, "err", err)
 		default:
-			log.Info("what has replaced a certificate can be read again", "setting", name)
+			log.Info("what has replaced a certificate or a password can be read again", "setting", name)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func newDescriptions() *descriptions {
 		build:         describe("build_info", "Version of the running binary; the value is 1.", "version", "commit", "go"),
 		requests:      describe("http_requests_total", "HTTP requests answered, by class of status.", "code"),
 		checkpoints:   describe("checkpoints", "Checkpoints that are leased."),
-		unreadable:    describe("certificates_unreadable", "Certificates of this client that have been replaced on disk and cannot be read: connections go on with the one before."),
+		unreadable:    describe("certificates_unreadable", "Certificates, CAs and passwords that have been replaced on disk and cannot be read: connections go on with the ones before."),
 		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
 
 		lag:        describe("kafka_consumer_lag_records", "Records that are not applied yet, up to the end of what may be read.", partition...),
@@ -361,6 +361,7 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	e.counter(c.d.exportRows, float64(x.Rows), x.Name)
 	e.counter(c.d.exportBytes, float64(x.Bytes), x.Name)
 	e.histogram(c.d.exportSeconds, &x.Seconds, x.Name)
+	e.gauge(c.d.exportHeld, x.DirectoryHeldSeconds, x.Name)
 	if !x.LastSuccess.IsZero() {
 		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
 	}
@@ -370,7 +371,6 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	flag := func(d *prometheus.Desc, on bool) {
 		v := 0.0
 		if on {
-	e.gauge(c.d.exportHeld, x.DirectoryHeldSeconds, x.Name)
 			v = 1
 		}
 		e.gauge(d, v, x.Name)
