@@ -104,10 +104,14 @@ func (b *Backup) Format() int { return b.files.Format() }
 // CheckFiles compares the files with the checksums in them.
 func (b *Backup) CheckFiles(ctx context.Context) error { return b.files.CheckFiles(ctx) }
 
-// OpenRestored opens a store that was copied into dir, for jobs.Restore. log may be
-// nil.
-func OpenRestored(dir string, log *slog.Logger) (jobs.RestoredStore, error) {
-	o := ForDirectory(dir).PebbleOptions(log)
+// OpenRestored opens a store that was copied into dir, for jobs.Restore, with c's
+// store.min_free; nil = the default. log may be nil.
+func OpenRestored(dir string, c *Config, log *slog.Logger) (jobs.RestoredStore, error) {
+	at := ForDirectory(dir)
+	if c != nil {
+		at.Store.MinFree = c.Store.MinFree
+	}
+	o := at.PebbleOptions(log)
 	o.RewriteInterval = -1 // it is closed soon
 	db, err := pebblestore.Open(dir, o)
 	if err != nil {

@@ -80,8 +80,13 @@ type Config struct {
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`
 
-	file   string
-	places map[string]position
+	file    string
+	places  map[string]position
+	secrets map[string]string // of those that are in files, by path, the references
+
+	interpolate func(text string) (string, error)
+	// renewed is shared by the copies of a Config.
+	renewed *Renewed
 
 	warnings Problems
 }
@@ -200,7 +205,8 @@ type Kafka struct {
 type TLS struct {
 	// Enable turns TLS on.
 	Enable bool `yaml:"enable"`
-	// CAFile holds the certificates to trust, PEM; empty = the system's.
+	// CAFile holds the certificates to trust, PEM, read again where it has changed when
+	// a connection is made; empty = the system's.
 	CAFile string `yaml:"ca_file"`
 	// CertFile is the client's certificate, PEM; both files are read again
 	// where they have changed when a connection is made.
@@ -220,7 +226,8 @@ type SASL struct {
 	Mechanism string `yaml:"mechanism" default:"none" values:"none|plain|scram-sha-256|scram-sha-512"`
 	// User is the name to authenticate as.
 	User string `yaml:"user"`
-	// Password is never printed. Write ${VAR} or ${file:/path}.
+	// Password is never printed. Write ${VAR} or ${file:/path}, which is read again when a
+	// connection is authenticated.
 	Password Secret `yaml:"password"`
 }
 
@@ -404,8 +411,8 @@ func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Co
 		lookupEnv = func(string) (string, bool) { return "", false }
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, as some editors write it
-	d := &decoder{file: name, text: string(data), lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
-	c := &Config{file: name, places: d.places}
+	d := &decoder{file: name, text: string(data), lookup: lookupEnv, places: map[string]position{}, secrets: map[string]string{}, anchors: anchors{}}
+	c := &Config{file: name, places: d.places, secrets: d.secrets, renewed: newRenewed(), interpolate: (&decoder{file: name, lookup: lookupEnv, again: true}).interpolate}
 	body, ok := d.parse(data)
 	if ok {
 		root := reflect.ValueOf(c).Elem()

@@ -87,6 +87,8 @@ type decoder struct {
 	warnings Problems
 	places   map[string]position // by path
 	unread   map[string]bool     // paths of values that could not be read, and of lists of such
+	secrets  map[string]string   // of those that files have, by path, what the file says
+	again    bool                // files are read once more
 	anchors  anchors
 	tables   []string // names of the tables of the file, for hints
 	nodes    int
@@ -649,6 +651,9 @@ func (d *decoder) decodeScalar(n ast.Node, v reflect.Value, path string, field f
 	text, ok := d.scalar(n, path, want)
 	if !ok {
 		return
+	}
+	if v.Type() == reflect.TypeFor[Secret]() && strings.Contains(text.source, "${file:") {
+		d.secrets[path] = text.source
 	}
 	if _, isString := n.(*ast.StringNode); isString && text.value == text.source && v.Kind() != reflect.String && v.Type() != durationType {
 		if quoted := n.GetToken().Type; quoted == token.SingleQuoteType || quoted == token.DoubleQuoteType {

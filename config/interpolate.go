@@ -124,5 +124,8 @@ func (d *decoder) secretFile(path string) (string, error) {
 	if strings.ContainsAny(value, "\r\n") {
 		return "", fmt.Errorf("${file:%s} has more than one line", path)
 	}
+	if value == "" && d.again {
+		return "", fmt.Errorf("${file:%s} is empty", path) // it is being written
+	}
 	return value, nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/overdue"
 	"sluice/pipeline"
 	"sluice/serve/client"
 	"sluice/store"
@@ -108,7 +110,7 @@ func (c *Config) HBaseOptions(log *slog.Logger) (*hbasestore.Options, error) {
 		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, CounterCache: h.CounterCache, MaxCellBytes: int(h.MaxCell), MaxFrameBytes: int(h.MaxFrame), Logger: log,
 	}
 	var err error
-	if o.TLS, err = h.TLS.load(); err != nil {
+	if o.TLS, o.RootCAs, err = h.TLS.load("store.hbase.tls", c.renewed); err != nil {
 		return nil, fmt.Errorf("store.hbase.tls: %w", err)
 	}
 	return o, nil
@@ -147,6 +149,8 @@ func openEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error
 	}
 	switch c.Store.Engine {
 	case "pebble":
+		done := overdue.Tell(cmp.Or(log, slog.New(slog.DiscardHandler)), "open the store", "path", c.Store.Dir)
+		defer done()
 		db, err := pebblestore.Open(c.Store.Dir, c.PebbleOptions(log))
 		if err != nil {
 			return nil, err // not a nil *DB in an Engine

@@ -45,9 +45,10 @@ func (c *Config) KafkaOptions() (*kafka.Options, error) {
 	}
 	if k.SASL.Mechanism != "none" {
 		o.SASL = kafka.SASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
+		o.PasswordNow = c.secret("kafka.sasl.password", k.SASL.Password)
 	}
 	var err error
-	if o.TLS, err = k.TLS.load(); err != nil {
+	if o.TLS, o.RootCAs, err = k.TLS.load("kafka.tls", c.renewed); err != nil {
 		return nil, fmt.Errorf("kafka.tls: %w", err)
 	}
 	return o, nil
@@ -105,7 +106,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	}
 	var err error
 	if p.Decode.Registered() {
-		if p.Decode.Schemas, err = c.SchemaRegistry.schemas(); err != nil {
+		if p.Decode.Schemas, err = c.schemas(); err != nil {
 			return nil, fmt.Errorf("pipeline %s: %w", name, err)
 		}
 	}

@@ -109,6 +109,12 @@ func TestProblems(t *testing.T) {
 		{"credentials twice", "s3: {endpoint: 'https://h', credentials_file: f, access_key: k}\n", []string{
 			`f.yaml:1:47: there are two sets of credentials (leave out access_key, secret_key and session_token, or it)`,
 		}},
+		{"parts that are too large", "s3: {part_size: 2GiB}\n", []string{
+			`f.yaml:1:17: part_size is 2147483648, must be 5MiB..1GiB (each file that is being written has one in memory)`,
+		}},
+		{"parts that are too small", "s3: {part_size: 1MiB}\n", []string{
+			`f.yaml:1:17: part_size is 1048576, must be 5MiB..1GiB (the service takes no smaller parts)`,
+		}},
 		{"backups of HBase", "store: {engine: hbase}\nbackups: {b: {out: x, schedule: {cron: \"@daily\"}}}\n", []string{
 			`f.yaml:2:11: store.engine is hbase, which keeps no files of its own that could be copied`,
 		}},

@@ -22,9 +22,10 @@ type SchemaRegistry struct {
 	URLs []string `yaml:"urls"`
 	// User is the name to authenticate as (HTTP basic).
 	User string `yaml:"user"`
-	// Password is never printed. Write ${VAR} or ${file:/path}.
+	// Password is never printed. Write ${VAR} or ${file:/path}, which is read again at each
+	// request.
 	Password Secret `yaml:"password"`
-	// Token authenticates in place of a user (bearer). It is never printed.
+	// Token authenticates in place of a user (bearer), as password does. It is never printed.
 	Token Secret `yaml:"token"`
 	// TLS is that of https addresses, which it need not enable.
 	TLS TLS `yaml:"tls"`
@@ -37,18 +38,19 @@ const maxSchemaFile = 4 << 20
 
 // schemas returns a client of the registry, or nil where there is none. Its idle
 // connections end by themselves.
-func (s *SchemaRegistry) schemas() (decode.Schemas, error) {
+func (c *Config) schemas() (decode.Schemas, error) {
+	s := &c.SchemaRegistry
 	if len(s.URLs) == 0 {
 		return nil, nil
 	}
 	t := s.TLS
 	t.Enable = slices.ContainsFunc(s.URLs, func(u string) bool { return strings.HasPrefix(u, "https:") })
-	tls, err := t.load()
+	tls, roots, err := t.load("schema_registry.tls", c.renewed)
 	if err != nil {
 		return nil, fmt.Errorf("schema_registry.tls: %w", err)
 	}
 	return registry.New(&registry.Options{
-		URLs: s.URLs, User: s.User, Password: string(s.Password), Token: string(s.Token), TLS: tls, Timeout: s.RequestTimeout,
+		URLs: s.URLs, User: s.User, Password: string(s.Password), Token: string(s.Token), PasswordNow: c.secret("schema_registry.password", s.Password), TokenNow: c.secret("schema_registry.token", s.Token), TLS: tls, RootCAs: roots, Timeout: s.RequestTimeout,
 	})
 }
 

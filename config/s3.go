@@ -103,7 +103,11 @@ func (c *Config) s3Options(out string) *target.S3Options {
 // service's own keys is said there, once, however many of them have a bucket.
 func (c *Config) lintBuckets(d *decoder, report reporter) {
 	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
-		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
+		hint := "the service takes no smaller parts"
+		if c.S3.PartSize > 1<<30 {
+			hint = "each file that is being written has one in memory"
+		}
+		report("s3.part_size", hint, "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
 	}
 	inFile := c.S3.CredentialsFile != ""
 	if inFile && (c.S3.AccessKey != "" || c.S3.SecretKey != "" || c.S3.SessionToken != "") {

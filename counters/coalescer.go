@@ -2,6 +2,7 @@ package counters
 
 import (
 	"hash/maphash"
+	"math"
 	"math/bits"
 
 	"sluice/cell"
@@ -35,10 +36,19 @@ type Coalescer struct {
 	slots    slots    // of the sums that are neither their row's nor their column's first
 	column   uint32   // of the last increment
 	indexes  []uint32 // of the last mutation
+	from     func(table, family string) cell.Timestamp
 }
 
-// family is a table and family by number, so that the hot path compares no names.
-type family struct{ table, name string }
+// family is a table and family by number, so that the hot path compares no names. One whose
+// counters expire has another number for what is too late.
+type family struct {
+	table, name string
+	from        cell.Timestamp // older increments are late
+	late        bool
+}
+
+// forever is before every timestamp.
+const forever cell.Timestamp = math.MinInt64
 
 // sum is one counter of the batch.
 type sum struct {
@@ -74,12 +84,31 @@ func NewCoalescer() *Coalescer {
 	}
 }
 
+// CountFrom begins a batch: from returns the event time from which on an increment of a
+// family counts, as its counters expire; nil = always. Older ones have a sum of their own,
+// which the engine leaves out: in one with a newer increment they would count, and in a
+// batch of their own they would not. Call it while c is empty.
+func (c *Coalescer) CountFrom(from func(table, family string) cell.Timestamp) {
+	c.from = from
+	for i := range c.families {
+		f := &c.families[i]
+		f.from = c.counted(f.table, f.name)
+	}
+}
+
+func (c *Coalescer) counted(table, family string) cell.Timestamp {
+	if c.from == nil {
+		return forever
+	}
+	return c.from(table, family)
+}
+
 // Add adds delta, of an event at time t in the record at offset, to one counter.
 // The count wraps around as Merge does; the newest time and the first offset are
 // kept, also where the deltas add up to 0. row and qualifier are copied.
 func (c *Coalescer) Add(table, familyName string, row, qualifier []byte, delta int64, t cell.Timestamp, offset int64) {
 	r := c.rows.number(0, row)
-	c.add(r, 0, c.columnNumber(table, familyName, qualifier), delta, t, offset)
+	c.add(r, 0, c.columnNumber(table, familyName, qualifier, t), delta, t, offset)
 }
 
 // AddMutation adds the increments of m, of the record at offset, as Add does, their
@@ -100,7 +129,7 @@ func (c *Coalescer) AppendIndexes(dst []uint32, m *cell.Mutation, offset int64) 
 		if n == 0 {
 			r = c.rows.number(0, m.Row)
 		}
-		dst = append(dst, c.add(r, n, c.columnNumber(m.Table, op.Family, op.Qualifier), op.Delta, op.Time, offset))
+		dst = append(dst, c.add(r, n, c.columnNumber(m.Table, op.Family, op.Qualifier, op.Time), op.Delta, op.Time, offset))
 		n++
 	}
 	return dst
@@ -130,19 +159,19 @@ func (c *Coalescer) add(row, nth, column uint32, delta int64, t cell.Timestamp, 
 	return i
 }
 
-// columnNumber returns the number of a family and qualifier. Rules emit their increments
+// columnNumber returns the number of a family and qualifier at time t. Rules emit their increments
 // in the same order for every record, so that the column that came behind the last one
 // before is nearly always the right one.
-func (c *Coalescer) columnNumber(table, name string, qualifier []byte) uint32 {
+func (c *Coalescer) columnNumber(table, name string, qualifier []byte, t cell.Timestamp) uint32 {
 	if c.column < uint32(len(c.columns.entries)) {
 		next := c.columns.entries[c.column].next
 		e := &c.columns.entries[next]
-		if f := &c.families[e.tag]; f.name == name && f.table == table && string(c.columns.key(next)) == string(qualifier) {
+		if f := &c.families[e.tag]; f.late == (t < f.from) && f.name == name && f.table == table && string(c.columns.key(next)) == string(qualifier) {
 			c.column = next
 			return next
 		}
 	}
-	col := c.columns.number(c.familyNumber(table, name), qualifier)
+	col := c.columns.number(c.familyNumber(table, name, t), qualifier)
 	c.columns.entries[c.column].next = col
 	c.column = col
 	return col
@@ -280,13 +309,15 @@ func (c *Coalescer) Reset() {
 	}
 }
 
-// familyNumber returns the number of a table and family, a new one where it has none.
-func (c *Coalescer) familyNumber(table, name string) uint32 {
+// familyNumber returns the number of a table and family at time t, a new one where it has
+// none.
+func (c *Coalescer) familyNumber(table, name string, t cell.Timestamp) uint32 {
 	for i := range c.families {
-		if f := &c.families[i]; f.name == name && f.table == table {
+		if f := &c.families[i]; f.name == name && f.table == table && f.late == (t < f.from) {
 			return uint32(i)
 		}
 	}
-	c.families = append(c.families, family{table: table, name: name})
+	from := c.counted(table, name)
+	c.families = append(c.families, family{table: table, name: name, from: from, late: t < from})
 	return uint32(len(c.families) - 1)
 }

@@ -74,6 +74,34 @@ func TestCoalescer(t *testing.T) {
 	}
 }
 
+// TestCountFrom keeps what is late apart, batch by batch.
+func TestCountFrom(t *testing.T) {
+	t.Parallel()
+	c := NewCoalescer()
+	for _, from := range []cell.Timestamp{100, 200} {
+		c.CountFrom(func(table, family string) cell.Timestamp {
+			if family == "forever" {
+				return forever
+			}
+			return from
+		})
+		for i, at := range []cell.Timestamp{from, from - 1, from + 7, from - 50, from} {
+			m := cell.Mutation{Table: "t", Row: []byte("r")}
+			m.Ops = []cell.Op{{Type: cell.OpIncrement, Family: "f", Delta: 1, Time: at}, {Type: cell.OpIncrement, Family: "forever", Delta: 1, Time: at}}
+			c.AddMutation(&m, int64(i))
+		}
+		got := collect(c)
+		for i := range got {
+			got[i].Table, got[i].Row, got[i].Qualifier = "", nil, nil
+		}
+		want := []Delta{{Family: "f", Delta: 3, Time: from + 7}, {Family: "forever", Delta: 5, Time: from + 7}, {Family: "f", Delta: 2, Time: from - 1, Offset: 1}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("from %d (-want +got)\n%s", from, diff)
+		}
+		c.Reset()
+	}
+}
+
 // TestCoalescerModel compares with a map over several batches, through growth of
 // the table and with families that come and go.
 func TestCoalescerModel(t *testing.T) {

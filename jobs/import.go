@@ -35,6 +35,7 @@ type ImportOptions struct {
 	Now func() time.Time
 
 	chunkBytes int // of a commit, where tests want little; 0 = importBytes
+	partBytes  int // of a row in a commit, likewise
 }
 
 // Imported is what Import has done.
@@ -120,6 +121,7 @@ type tableImport struct {
 	batch   store.Batch
 	rows    []int64 // of the batch's mutations, in the file
 	bytes   int
+	begun   int64               // row of the last commit's last mutation, which may go on
 	entries map[string]struct{} // of a map, by qualifier
 	counter []byte              // row and column of the last one that was set, with mode: versions
 }
@@ -129,7 +131,7 @@ func newTableImport(o *ImportOptions) *tableImport {
 	if m.Now == nil {
 		m.Now = time.Now
 	}
-	m.chunkBytes = cmp.Or(m.chunkBytes, importBytes)
+	m.chunkBytes, m.partBytes = cmp.Or(m.chunkBytes, importBytes), cmp.Or(m.partBytes, importBytes)
 	return m
 }
 
@@ -201,6 +203,7 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 
 // read imports the rows of a file.
 func (m *tableImport) read(ctx context.Context, f *File, rd columnar.FileReader) error {
+	m.begun = 0
 	for row := int64(1); ; {
 		b, err := rd.Next()
 		if err == io.EOF {
@@ -210,38 +213,64 @@ func (m *tableImport) read(ctx context.Context, f *File, rd columnar.FileReader)
 			return fmt.Errorf("%s: after %d rows: %w", f.Path, row-1, err)
 		}
 		for i := range b.Rows() {
-			if err := m.add(b, i, row); err != nil {
+			mutation, err := m.mutation(b, i)
+			if err != nil {
 				bad := &RowError{File: f.Path, Row: row, Err: err}
 				if at := (*columnError)(nil); errors.As(err, &at) {
 					bad.Column, bad.Err = at.column, at.err
 				}
 				return bad
 			}
-			row++
-			if m.bytes >= m.chunkBytes {
-				if err := m.apply(ctx, f); err != nil {
-					return err
-				}
+			if err := m.add(ctx, f, &mutation, row); err != nil {
+				return err
 			}
+			row++
 		}
 	}
 	return m.apply(ctx, f)
 }
 
-// add makes a mutation of a row of a batch.
-func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
+// add takes the mutation of a row, and commits what is there where that is enough. A row that is
+// larger is taken in parts, as a request to a daemon has no room for any row.
+func (m *tableImport) add(ctx context.Context, f *File, mutation *cell.Mutation, row int64) error {
+	for ops := mutation.Ops; len(ops) > 0; {
+		size, n := len(m.Into)+len(mutation.Row)+importRowBytes, 0
+		for ; n < len(ops); n++ {
+			o := &ops[n]
+			more := len(o.Family) + len(o.Qualifier) + len(o.Value) + importOpBytes
+			if n > 0 && size+more > m.partBytes {
+				break
+			}
+			size += more
+		}
+		// The place in the batch is the offset by which a refusal names it.
+		m.batch.Add(int64(len(m.rows)), cell.Mutation{Table: m.Into, Row: mutation.Row, Ops: ops[:n:n]})
+		m.rows = append(m.rows, row)
+		m.bytes += size
+		if ops = ops[n:]; m.bytes >= m.chunkBytes || len(ops) > 0 {
+			if err := m.apply(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mutation makes the mutation of a row of a batch, which has no operations where all of it is
+// null.
+func (m *tableImport) mutation(b *columnar.Batch, i int) (mutation cell.Mutation, err error) {
 	key, err := m.key(b, i)
 	if err != nil {
-		return err
+		return mutation, err
 	}
 	at, err := m.timeOf(b, i)
 	if err != nil {
-		return err
+		return mutation, err
 	}
-	mutation := cell.Mutation{Table: m.Into, Row: key}
+	mutation = cell.Mutation{Table: m.Into, Row: key}
 	if m.value >= 0 {
 		if err := m.putNamed(&mutation, b, i, at); err != nil {
-			return err
+			return mutation, err
 		}
 	}
 	for j := range m.columns {
@@ -251,31 +280,20 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 		}
 		if c.isMap {
 			if err := m.putEntries(&mutation, b, j, i, at); err != nil {
-				return err
+				return mutation, err
 			}
 			continue
 		}
 		value, err := m.encode(b, j, i)
 		if err != nil {
-			return err
+			return mutation, err
 		}
 		if err := m.put(&mutation, c.family, c.qualifier, at, value); err != nil {
-			return err
+			return mutation, err
 		}
 	}
 	m.done.Rows++
-	if len(mutation.Ops) == 0 {
-		return nil // all of it is null
-	}
-	// The place in the batch is the offset by which a refusal names it.
-	m.batch.Add(int64(len(m.rows)), mutation)
-	m.rows = append(m.rows, row)
-	m.bytes += len(m.Into) + len(key) + importRowBytes
-	for i := range mutation.Ops {
-		o := &mutation.Ops[i]
-		m.bytes += len(o.Family) + len(o.Qualifier) + len(o.Value) + importOpBytes
-	}
-	return nil
+	return mutation, nil
 }
 
 // timeOf returns the time of the cells of a row of a batch.
@@ -438,7 +456,12 @@ func (m *tableImport) apply(ctx context.Context, f *File) error {
 	if err != nil {
 		return fmt.Errorf("%s: rows %d to %d: %w", f.Path, m.rows[0], m.rows[len(m.rows)-1], err)
 	}
-	m.report.Rows(int64(len(m.rows)))
+	rows := len(m.rows)
+	if m.begun == m.rows[0] {
+		rows-- // its last parts
+	}
+	m.begun = m.rows[len(m.rows)-1]
+	m.report.Rows(int64(rows))
 	m.batch.Reset()
 	m.rows, m.bytes = m.rows[:0], 0
 	return nil

@@ -118,8 +118,10 @@ func TestImportIsExport(t *testing.T) {
 		write    func(testing.TB) func(store.Engine)
 		format   string
 		chunk    int
+		part     int
 		embedded bool
 	}{
+		{name: "rows in parts", spec: Spec{Columns: perRow}, write: typed, part: 1, embedded: true},
 		{name: "rows", spec: Spec{Columns: perRow}, write: typed, chunk: 1},
 		{name: "rows from arrow", spec: Spec{Columns: perRow, Formats: []string{Parquet, Arrow}}, write: typed, format: Arrow, embedded: true},
 		{name: "cells", spec: Spec{Columns: perCell, Rows: "cell"}, write: typed, chunk: 200, embedded: true},
@@ -138,7 +140,7 @@ func TestImportIsExport(t *testing.T) {
 				to = db
 			}
 			for range 2 { // the second time changes nothing
-				done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t", Format: c.format, chunkBytes: c.chunk})
+				done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t", Format: c.format, chunkBytes: c.chunk, partBytes: c.part})
 				if err != nil {
 					t.Fatal(err)
 				}

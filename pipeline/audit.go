@@ -129,7 +129,7 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 		}
 		if a.broker != nil {
 			if err := a.topic(ctx, &one, letters); err != nil {
-				err = fmt.Errorf("audit %s: %w", one.name(), err)
+				err = fmt.Errorf("audit %s: %w", one.name(), kafka.Reason(err))
 				if ctx.Err() != nil || everywhere(err) {
 					return all, errors.Join(append(missed, err)...)
 				}

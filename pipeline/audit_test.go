@@ -322,6 +322,11 @@ func TestAuditReportsWhatCannotBeRead(t *testing.T) {
 	if _, err := a.run(t.Context()); !errors.Is(err, kafka.ErrAuth) || !strings.Contains(err.Error(), "t/0") {
 		t.Errorf("Got %v, want ErrAuth with the partition", err)
 	}
+	bad := &erring{fakeBroker: b, err: &kafka.PartitionError{Topic: "t", Partition: 0, Err: kafka.ErrAuth}}
+	b.change(func() { b.broken = nil })
+	if _, err := (&auditor{AuditOptions: a.AuditOptions, broker: bad}).run(t.Context()); !errors.Is(err, kafka.ErrAuth) || strings.Count(err.Error(), "t/0") != 1 {
+		t.Errorf("Got %v of a partition that cannot be read, want it named once", err)
+	}
 	b.change(func() { b.broken = kafka.ErrTopicNotFound })
 	if all, err := a.run(t.Context()); err != nil || len(all[0].Notes) != 1 || len(all[0].Problems) != 0 {
 		t.Errorf("Got %+v, %v of a topic that is gone, want a note", all, err)
@@ -335,6 +340,25 @@ func TestAuditReportsWhatCannotBeRead(t *testing.T) {
 		t.Errorf("Got %+v, %v of another pipeline", all, err)
 	}
 }
+
+// erring is a fakeBroker whose partitions cannot be read.
+type erring struct {
+	*fakeBroker
+	err error
+}
+
+func (b *erring) fetcher(map[string][16]byte) fetcher { return b }
+
+func (b *erring) reader(topic string, partition int32, offset int64) reader {
+	return &erringReader{b.fakeBroker.reader(topic, partition, offset), b.err}
+}
+
+type erringReader struct {
+	reader
+	err error
+}
+
+func (r *erringReader) Next(context.Context) (*kafka.Batch, error) { return nil, r.err }
 
 // trimming is a fakeBroker whose retention removes records below an offset while they are read.
 type trimming struct {

@@ -66,7 +66,7 @@ func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error)
 	f := p.opts.Flush
 	buf, err := buffer.New(&buffer.Options{
 		MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.buffers,
-		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch,
+		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch, CountsFrom: store.CountsFrom(p.opts.Engine),
 	})
 	if err != nil {
 		return nil, err

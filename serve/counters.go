@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -138,21 +139,32 @@ func (s *Server) outbox(w http.ResponseWriter, r *http.Request) error {
 	if len(after) == 0 {
 		after = cell.PrefixEnd([]byte(store.OutboxCounts))
 	}
-	ctx, cancel := s.bounded(r)
-	defer cancel()
-	sc := s.o.Engine.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: after, StartExclusive: len(after) > 0, Limit: limit})
+	sc := s.o.Engine.Scan(r.Context(), &store.Scan{Table: store.OutboxTable, Start: after, StartExclusive: len(after) > 0, Limit: limit})
 	defer sc.Close()
-	a := api.OutboxResponse{Rows: []api.OutboxRow{}}
-	for sc.Next() {
+	// An api.OutboxResponse, a letter at a time.
+	to := newPages(w, "application/json")
+	to.buf = append(to.buf, `{"rows":[`...)
+	for n := 0; sc.Next(); n++ {
 		row := sc.Row()
 		o := api.OutboxRow{Key: append([]byte(nil), row.Key...), Columns: map[string][]byte{}}
 		for _, c := range row.Cells {
 			o.Columns[string(c.Qualifier)] = append([]byte{}, c.Value...)
 		}
-		a.Rows = append(a.Rows, o)
+		letter, err := json.Marshal(o)
+		if err != nil {
+			return to.failed(fmt.Errorf("encode the answer: %w", err))
+		}
+		if n > 0 {
+			to.buf = append(to.buf, ',')
+		}
+		to.buf = append(to.buf, letter...)
+		if err := to.full(); err != nil {
+			return err
+		}
 	}
 	if err := sc.Err(); err != nil {
-		return err
+		return to.failed(err)
 	}
-	return writeJSON(w, http.StatusOK, a)
+	to.buf = append(to.buf, "]}\n"...)
+	return to.send()
 }

@@ -96,8 +96,12 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// streamError is an error after the answer has begun.
+// streamError is an error after the answer has begun: the client's, or one that the answer
+// ends with.
 type streamError struct{ error }
+
+// cutOffError is an error after the answer has begun that there is no place for in it.
+type cutOffError struct{ error }
 
 // handle runs h under the request's deadline and turns its error into an answer.
 func (s *Server) handle(h handlerFunc) http.Handler {
@@ -107,7 +111,13 @@ func (s *Server) handle(h handlerFunc) http.Handler {
 			return
 		}
 		if _, streamed := err.(streamError); streamed {
-			return // the answer has begun, and ends with the error
+			return
+		}
+		if _, cut := err.(cutOffError); cut {
+			if r.Context().Err() == nil {
+				s.o.Logger.Error("answer was cut off", "method", r.Method, "path", r.URL.Path, "err", err)
+			}
+			panic(http.ErrAbortHandler) // the client shall not take it for whole
 		}
 		e, status := api.FromError(err)
 		s.writeError(w, r, status, e)

@@ -33,13 +33,13 @@ type descriptions struct {
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
 	late, fetchSeconds, flushOps, fenced, backpressure             *prometheus.Desc
-	memoryBytes, memoryLimit                                       *prometheus.Desc
+	memoryBytes, memoryLimit, unreadable                           *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	redriven, purged, partitionState                               *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
-	exportOrdered, exportOrders                                    *prometheus.Desc
+	exportOrdered, exportOrders, exportHeld                        *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
@@ -57,6 +57,7 @@ func newDescriptions() *descriptions {
 		build:         describe("build_info", "Version of the running binary; the value is 1.", "version", "commit", "go"),
 		requests:      describe("http_requests_total", "HTTP requests answered, by class of status.", "code"),
 		checkpoints:   describe("checkpoints", "Checkpoints that are leased."),
+		unreadable:    describe("certificates_unreadable", "Certificates, CAs and passwords that have been replaced on disk and cannot be read: connections go on with the ones before."),
 		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
 
 		lag:        describe("kafka_consumer_lag_records", "Records that are not applied yet, up to the end of what may be read.", partition...),
@@ -112,6 +113,7 @@ func newDescriptions() *descriptions {
 		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
 		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, or made by hand, by cause and by what became of them.", "export", "cause", "result"),
 		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
+		exportHeld:    describe("export_directory_held_seconds", "For how long a look at the job's directory has gone on; 0 where none does. A disk that does not answer holds it up.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		commits:        describe("store_commits_total", "Commits to disk."),
@@ -197,6 +199,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			c.export(e, &x)
 		}
 	}
+	if f := c.s.o.Unreadable; f != nil {
+		e.gauge(c.d.unreadable, float64(f()))
+	}
 	if f := c.s.o.Memory; f != nil {
 		m := f()
 		e.gauge(c.d.memoryLimit, float64(m.Limit))
@@ -213,6 +218,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		c.store(e, &st)
 	}
 }
+
+const (
+	// freeAge is how old what is known of the free space may be.
+	freeAge = time.Second
+	// freePatience is how long it is waited for: file systems of a network, and some disks,
+	// may not say for hours.
+	freePatience = 2 * time.Second
+)
 
 type emitter struct{ ch chan<- prometheus.Metric }
 
@@ -255,7 +268,8 @@ func (c *collector) server(e emitter) {
 	}
 	e.gauge(c.d.checkpoints, float64(leased))
 	if c.s.o.Dir != "" {
-		if free, ok := diskFree(c.s.o.Dir); ok {
+		free := c.s.free.Ask(freeAge, freePatience, func() int64 { return c.s.diskFree(c.s.o.Dir) })
+		if free >= 0 && c.s.free.Known() {
 			e.gauge(c.d.diskFree, float64(free))
 		}
 	}
@@ -347,6 +361,7 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	e.counter(c.d.exportRows, float64(x.Rows), x.Name)
 	e.counter(c.d.exportBytes, float64(x.Bytes), x.Name)
 	e.histogram(c.d.exportSeconds, &x.Seconds, x.Name)
+	e.gauge(c.d.exportHeld, x.DirectoryHeldSeconds, x.Name)
 	if !x.LastSuccess.IsZero() {
 		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
 	}

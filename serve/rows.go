@@ -67,7 +67,8 @@ func intParam(q url.Values, name string, fallback, low, high int) (int, error) {
 // rowParams are the parameters that getRow reads.
 var rowParams = append(once("row", "encoding", "versions"), param{name: "family", several: true})
 
-// getRow answers one row: ?family= one family of it, ?versions= more of its past.
+// getRow answers one row, page by page: ?family= one family of it, ?versions= more of its
+// past.
 func (s *Server) getRow(w http.ResponseWriter, r *http.Request) error {
 	row, err := rowKey(r)
 	if err != nil {
@@ -81,21 +82,82 @@ func (s *Server) getRow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.bounded(r)
-	defer cancel()
-	scan := &store.Scan{Table: r.PathValue("table"), Start: row, Stop: row, StopInclusive: true, Versions: versions}
+	scan := &store.Scan{Table: r.PathValue("table"), Start: row, Stop: row, StopInclusive: true, Versions: versions, MaxResultBytes: pageBytes}
 	for _, f := range q["family"] {
 		scan.Columns = append(scan.Columns, store.Column{Family: f, All: true})
 	}
-	sc := s.o.Engine.Scan(ctx, scan)
+	sc := s.o.Engine.Scan(r.Context(), scan)
 	defer sc.Close()
-	if !sc.Next() {
-		if err := sc.Err(); err != nil {
+	to := newPages(w, "application/json")
+	line, n := rowEncoder{families: map[string][]byte{}}, 0
+	for ; sc.Next(); n++ {
+		part := sc.Row()
+		switch {
+		case n == 0:
+			to.buf = append(appendBytes(append(to.buf, `{"key":`...), part.Key), `,"cells":[`...)
+		case len(part.Cells) > 0:
+			to.buf = append(to.buf, ',')
+		}
+		to.buf = line.cells(to.buf, part.Cells)
+		if err := to.full(); err != nil {
 			return err
 		}
+	}
+	if err := sc.Err(); err != nil {
+		return to.failed(err)
+	}
+	if n == 0 {
 		return fmt.Errorf("%w: table %s has no row %q", api.ErrNotFound, scan.Table, row)
 	}
-	return writeJSON(w, http.StatusOK, api.Row{Key: sc.Row().Key, Cells: api.FromCells(sc.Row().Cells)})
+	to.buf = append(to.buf, "]}\n"...)
+	return to.send()
+}
+
+// pages sends an answer in pages, so that it is never in memory as a whole.
+type pages struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	kind    string // its Content-Type
+	buf     []byte // of the page that comes next
+	started bool
+}
+
+func newPages(w http.ResponseWriter, kind string) *pages {
+	return &pages{w: w, rc: http.NewResponseController(w), kind: kind}
+}
+
+// full sends the page where it is one.
+func (p *pages) full() error {
+	if len(p.buf) < pageBytes {
+		return nil
+	}
+	return p.send()
+}
+
+func (p *pages) send() error {
+	if !p.started {
+		p.w.Header().Set("Content-Type", p.kind)
+		p.w.WriteHeader(http.StatusOK)
+		p.started = true
+	}
+	// Deadlines and flushes are missing on tests' writers only.
+	_ = p.rc.SetWriteDeadline(time.Now().Add(pageTimeout))
+	if _, err := p.w.Write(p.buf); err != nil {
+		return streamError{err}
+	}
+	p.buf = p.buf[:0]
+	if err := p.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return streamError{err}
+	}
+	return nil
+}
+
+// failed returns err, so that the answer is cut off where it has begun.
+func (p *pages) failed(err error) error {
+	if p.started {
+		return cutOffError{err}
+	}
+	return err
 }
 
 // scan streams rows as lines of JSON, page by page. An error after the first page
@@ -111,27 +173,8 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 	}
 	sc := s.o.Engine.Scan(r.Context(), what)
 	defer sc.Close()
-	rc := http.NewResponseController(w)
+	to := newPages(w, "application/x-ndjson")
 	line := rowEncoder{families: map[string][]byte{}}
-	var buf []byte
-	started := false
-	send := func() error {
-		if !started {
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			w.WriteHeader(http.StatusOK)
-			started = true
-		}
-		// Deadlines and flushes are missing on tests' writers only.
-		_ = rc.SetWriteDeadline(time.Now().Add(pageTimeout))
-		if _, err := w.Write(buf); err != nil {
-			return streamError{err}
-		}
-		buf = buf[:0]
-		if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return streamError{err}
-		}
-		return nil
-	}
 	cursors := what.NeedCursor || what.PageRows > 0 || what.Cursor != ""
 	var at store.Cursor
 	for sc.Next() {
@@ -140,14 +183,13 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		if buf = line.append(buf, sc.Row(), at); len(buf) >= pageBytes {
-			if err := send(); err != nil {
-				return err
-			}
+		to.buf = line.append(to.buf, sc.Row(), at)
+		if err := to.full(); err != nil {
+			return err
 		}
 	}
 	if err := sc.Err(); err != nil {
-		if !started && len(buf) == 0 {
+		if !to.started && len(to.buf) == 0 {
 			return err
 		}
 		if cursors {
@@ -158,8 +200,8 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 		if merr != nil {
 			return merr
 		}
-		buf = append(append(buf, last...), '\n')
-		if err := send(); err != nil {
+		to.buf = append(append(to.buf, last...), '\n')
+		if err := to.send(); err != nil {
 			return err
 		}
 		return streamError{err}
@@ -175,8 +217,8 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	buf = append(append(buf, last...), '\n')
-	return send()
+	to.buf = append(append(to.buf, last...), '\n')
+	return to.send()
 }
 
 // rowEncoder writes api.ScanLines. encoding/json's reflection would take most of
@@ -188,9 +230,22 @@ type rowEncoder struct {
 // append appends a row's line, with a cursor where it is not empty.
 func (e *rowEncoder) append(dst []byte, row *cell.Row, at store.Cursor) []byte {
 	dst = appendBytes(append(dst, `{"row":{"key":`...), row.Key)
-	dst = append(dst, `,"cells":[`...)
-	for i := range row.Cells {
-		c := &row.Cells[i]
+	dst = e.cells(append(dst, `,"cells":[`...), row.Cells)
+	dst = append(dst, ']')
+	if row.More {
+		dst = append(dst, `,"more":true`...)
+	}
+	dst = append(dst, '}')
+	if at != "" { // base64: nothing in it to escape
+		dst = append(append(append(dst, `,"cursor":"`...), at...), '"')
+	}
+	return append(dst, "}\n"...)
+}
+
+// cells appends cells, with commas between them.
+func (e *rowEncoder) cells(dst []byte, cells []cell.Cell) []byte {
+	for i := range cells {
+		c := &cells[i]
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -206,15 +261,7 @@ func (e *rowEncoder) append(dst []byte, row *cell.Row, at store.Cursor) []byte {
 		}
 		dst = append(dst, '}')
 	}
-	dst = append(dst, ']')
-	if row.More {
-		dst = append(dst, `,"more":true`...)
-	}
-	dst = append(dst, '}')
-	if at != "" { // base64: nothing in it to escape
-		dst = append(append(append(dst, `,"cursor":"`...), at...), '"')
-	}
-	return append(dst, "}\n"...)
+	return dst
 }
 
 func (e *rowEncoder) quoted(family string) []byte {

@@ -36,6 +36,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/lastknown"
 	"sluice/internal/openfiles"
 	"sluice/serve/api"
 	"sluice/serve/checkpoint"
@@ -98,13 +99,16 @@ type Options struct {
 	MayAlter func(ctx context.Context, d *store.TableDescriptor) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
+	// Unreadable returns how many certificates that have been replaced cannot be read; nil =
+	// it is not known.
+	Unreadable func() int
 	// Memory returns what the pipelines hold together; nil = nothing.
 	Memory func() MemoryStatus
 	// Version is shown by /version and as sluice_build_info.
 	Version api.Version
 	// MaxBodyBytes bounds a request's body. Default: DefaultMaxBodyBytes.
 	MaxBodyBytes int64
-	// RequestTimeout bounds a request; a scan and a compaction may take
+	// RequestTimeout bounds a request; a scan, a row, the outbox and a compaction may take
 	// longer, as long as the client keeps reading. Default:
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
@@ -141,6 +145,8 @@ type Server struct {
 	draining    atomic.Bool
 	address     atomic.Pointer[string]
 	requests    requestCounts
+	free        lastknown.Value[int64]
+	diskFree    func(dir string) int64 // diskFree, but in tests
 }
 
 // New returns a server for o. It collects the checkpoints that a crash left
@@ -149,7 +155,7 @@ func New(o *Options) (*Server, error) {
 	if o == nil || o.Engine == nil {
 		return nil, fmt.Errorf("serve: %w: an engine is required", store.ErrInvalidArgument)
 	}
-	s := &Server{o: *o, instance: rand.Text()}
+	s := &Server{o: *o, instance: rand.Text(), diskFree: diskFree}
 	token := o.Token
 	if token == "" {
 		token = rand.Text()

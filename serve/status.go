@@ -105,6 +105,9 @@ type ExportStatus struct {
 	Bytes       uint64            `json:"bytes"`
 	Seconds     Histogram         `json:"seconds"`
 	LastSuccess time.Time         `json:"last_success,omitzero"` // zero = never
+	// DirectoryHeldSeconds is for how long a look at its directory has gone on: a disk, or a
+	// network's, may not answer. 0 = none is under way.
+	DirectoryHeldSeconds float64 `json:"directory_held_seconds"`
 	// Schedule is what the job's schedule does; nil = it has none.
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 }

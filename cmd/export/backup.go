@@ -119,7 +119,7 @@ func printOffsets(w io.Writer, all []jobs.Offset) {
 type restoreCommand struct {
 	From   string `arg:"" help:"Directory of a backup, or of several, of which the latest is taken; or s3://BUCKET/PREFIX."`
 	Dir    string `arg:"" help:"Data directory to make; it must not exist."`
-	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket."`
+	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket, and for its store.min_free."`
 	JSON   bool   `name:"json" help:"Print JSON: one object."`
 	Quiet  bool   `short:"q" help:"Show no progress."`
 }
@@ -136,6 +136,12 @@ type restored struct {
 
 // Run makes a data directory of a backup.
 func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	var cfg *config.Config
+	if c.Config != "" {
+		if cfg, err = config.Load(c.Config, p.LookupEnv); err != nil {
+			return err
+		}
+	}
 	t, err := openTarget(p, c.Config, c.From)
 	if err != nil {
 		return err
@@ -145,7 +151,7 @@ func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	bar := newProgress(p, c.Quiet)
 	r, err := jobs.Restore(ctx, &jobs.RestoreOptions{
 		Backup: t, Dir: c.Dir, Logger: log, Progress: bar.report,
-		Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, log) },
+		Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, cfg, log) },
 	})
 	bar.end()
 	if err != nil {

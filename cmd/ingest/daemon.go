@@ -47,7 +47,7 @@ type daemon struct {
 // openDaemon opens the store, creates missing tables and listens; run waits for the
 // brokers. What it opened is closed again where it fails.
 func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, exports: &published{cfg: cfg, log: log}}
+	d := &daemon{cfg: cfg, log: log, exports: newPublished(cfg, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -177,7 +177,7 @@ func (d *daemon) listen() (err error) {
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
 		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus,
 		Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport,
-		MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, Version: cli.Version(), Logger: d.log,
+		MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, Unreadable: d.cfg.Renewed().Unreadable, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -257,6 +257,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.schedules.Run(ctx)
 		}
 	}()
+	group.Go(func() error { d.cfg.Renewed().Run(serving, d.log); return nil })
 	if every := d.cfg.Store.RegionInterval; every > 0 && d.cfg.Store.Engine != "hbase" { // HBase splits its regions itself
 		tender := store.NewRegionTender(d.engine, &store.RegionTenderOptions{Interval: every, Logger: d.log})
 		group.Go(func() error { return tender.Run(serving) })

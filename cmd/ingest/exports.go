@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/config"
 	"sluice/internal/lastknown"
+	"sluice/internal/overdue"
 	"sluice/jobs"
 	"sluice/jobs/schedule"
 	"sluice/serve"
@@ -30,8 +31,18 @@ type published struct {
 	schedules *schedule.Runner // nil = none
 	log       *slog.Logger
 
-	runs      lastknown.Value[[]serve.ExportStatus]
+	mu   sync.Mutex
+	runs map[string]*lastknown.Value[[]jobs.RunSummary] // by place; guarded by mu
+
+	look func(name string, of *config.Declared) []jobs.RunSummary // list, but in tests
+
 	histories lastknown.Value[map[string]pastRuns]
+}
+
+func newPublished(cfg *config.Config, log *slog.Logger) *published {
+	p := &published{cfg: cfg, log: log, runs: map[string]*lastknown.Value[[]jobs.RunSummary]{}}
+	p.look = p.list
+	return p
 }
 
 // pastRuns are the newest entries of a job's history.
@@ -44,10 +55,7 @@ type pastRuns struct {
 // schedule does. A directory that cannot be read counts as one without runs;
 // `export list` says why. One that does not answer is as it was when it last did.
 func (p *published) status() []serve.ExportStatus {
-	all := slices.Clone(p.runs.Ask(publishedAge, lookPatience, p.directories))
-	if all == nil {
-		all = p.unread()
-	}
+	all := p.directories()
 	if p.schedules == nil {
 		return all
 	}
@@ -57,7 +65,6 @@ func (p *published) status() []serve.ExportStatus {
 		i := slices.IndexFunc(all, func(s serve.ExportStatus) bool { return s.Name == st.Job })
 		if i >= 0 {
 			all[i].Schedule = p.scheduleStatus(&st, histories[st.Job])
-			all[i].Runs = maps.Clone(all[i].Runs) // the others are shared
 			failed := st.State.Results[schedule.Failed]
 			for _, results := range st.State.Ordered {
 				failed += results[schedule.Failed]
@@ -114,7 +121,11 @@ func (p *published) scheduleStatus(st *schedule.Status, h pastRuns) *serve.Sched
 
 // list returns the runs in the directory or bucket of name, of which a backup has one of
 // its own; none where it cannot be read.
-func (p *published) list(ctx context.Context, name string, of *config.Declared) []jobs.RunSummary {
+func (p *published) list(name string, of *config.Declared) []jobs.RunSummary {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	done := overdue.Tell(p.log, "look at the runs of an export", "job", name)
+	defer done()
 	t, err := p.cfg.OpenTarget(of.Out, false, p.log)
 	if err != nil {
 		return nil
@@ -129,39 +140,51 @@ func (p *published) list(ctx context.Context, name string, of *config.Declared) 
 	return runs
 }
 
-// unread is what directories returns where none can be read.
-func (p *published) unread() (all []serve.ExportStatus) {
-	for _, name := range p.cfg.DeclaredNames() {
-		all = append(all, serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}})
+// directory returns what is known of a place, a directory or what a backup has in it.
+func (p *published) directory(place string) *lastknown.Value[[]jobs.RunSummary] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runs[place] == nil {
+		p.runs[place] = &lastknown.Value[[]jobs.RunSummary]{}
 	}
+	return p.runs[place]
+}
+
+// directories looks at the jobs' directories, side by side: one that does not answer keeps no
+// other from it.
+func (p *published) directories() []serve.ExportStatus {
+	names := p.cfg.DeclaredNames()
+	all := make([]serve.ExportStatus, len(names))
+	var looks sync.WaitGroup
+	for k, name := range names {
+		looks.Go(func() { all[k] = p.job(name) })
+	}
+	looks.Wait()
 	return all
 }
 
-// directories looks at the jobs' directories.
-func (p *published) directories() []serve.ExportStatus {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	runs := map[string][]jobs.RunSummary{}
-	all := p.unread()
-	for k := range all {
-		s := &all[k]
-		declared, _ := p.cfg.Declared(s.Name)
-		out := declared.Out
-		if _, ok := runs[out]; !ok {
-			runs[out] = p.list(ctx, s.Name, &declared)
+// job looks at a job's directory.
+func (p *published) job(name string) serve.ExportStatus {
+	s := serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}}
+	declared, _ := p.cfg.Declared(name)
+	place := declared.Out
+	if declared.Kind == config.KindBackup {
+		place += "\x00" + name
+	}
+	known := p.directory(place)
+	runs := known.Ask(publishedAge, lookPatience, func() []jobs.RunSummary { return p.look(name, &declared) })
+	s.DirectoryHeldSeconds = known.Held().Seconds()
+	for i := range runs {
+		r := &runs[i]
+		if r.Job != s.Name || r.Err != nil {
+			continue
 		}
-		for i := range runs[out] {
-			r := &runs[out][i]
-			if r.Job != s.Name || r.Err != nil {
-				continue
-			}
-			s.Runs["ok"]++
-			s.Rows += uint64(r.Rows)
-			s.Bytes += uint64(r.Bytes)
-			if r.FinishedAt.After(s.LastSuccess) {
-				s.LastSuccess = r.FinishedAt
-			}
+		s.Runs["ok"]++
+		s.Rows += uint64(r.Rows)
+		s.Bytes += uint64(r.Bytes)
+		if r.FinishedAt.After(s.LastSuccess) {
+			s.LastSuccess = r.FinishedAt
 		}
 	}
-	return all
+	return s
 }

@@ -88,7 +88,7 @@ func TestDaemonRunsScheduledBackups(t *testing.T) {
 			t.Fatal(err)
 		}
 		ok = scheduleResults(t, d, "often")[schedule.OK]
-		for _, s := range (&published{cfg: cfg, log: d.log}).status() { // anew
+		for _, s := range newPublished(cfg, d.log).status() { // anew
 			if s.Runs["ok"] == 0 || s.Bytes == 0 || s.LastSuccess.IsZero() {
 				t.Errorf("Got %+v", s)
 			}
@@ -119,7 +119,7 @@ func TestDaemonRunsScheduledBackups(t *testing.T) {
 	defer to.Close()
 	restored := filepath.Join(dir, "restored")
 	if _, err := jobs.Restore(t.Context(), &jobs.RestoreOptions{
-		Backup: to, Dir: restored, Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, nil) },
+		Backup: to, Dir: restored, Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, nil, nil) },
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ type Value[T any] struct {
 	last   T
 	at     time.Time
 	asking chan struct{} // closed with the answer; nil = nobody asks
+	since  time.Time     // of asking
 }
 
 // Ask returns what look answers, or has answered last, where that is younger than maxAge, or
@@ -31,7 +32,7 @@ func (v *Value[T]) Ask(maxAge, patience time.Duration, look func() T) T {
 			return v.last
 		}
 		if mine = v.asking == nil; mine {
-			v.asking = make(chan struct{})
+			v.asking, v.since = make(chan struct{}), time.Now()
 			go v.answer(look, v.asking) // ends with look
 		}
 		answered := v.asking
@@ -45,6 +46,23 @@ func (v *Value[T]) Ask(maxAge, patience time.Duration, look func() T) T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last
+}
+
+// Known reports whether there is an answer.
+func (v *Value[T]) Known() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.at.IsZero()
+}
+
+// Held returns for how long the answer has been awaited; 0 = nobody asks.
+func (v *Value[T]) Held() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.asking == nil {
+		return 0
+	}
+	return time.Since(v.since)
 }
 
 func (v *Value[T]) answer(look func() T, answered chan struct{}) {

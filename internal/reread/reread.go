@@ -49,15 +49,30 @@ func New[T any](read func() (T, error), files ...string) (*Value[T], error) {
 func (v *Value[T]) Get() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	_ = v.look() // Look says what is wrong
+	return v.value()
+}
+
+// Look does what Get does, and returns why the files as they are now cannot be read, so that
+// the value is the one of before; nil = it is theirs.
+func (v *Value[T]) Look() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.look()
+}
+
+// look is called with mu held.
+func (v *Value[T]) look() error {
 	// The state is taken before the files are read: a change in between is seen next time.
 	state, err := v.stat()
 	if err != nil || slices.Equal(state, v.state) {
-		return v.value()
+		return err
 	}
-	if value, err := v.read(); err == nil {
+	value, err := v.read()
+	if err == nil {
 		v.value, v.state = func() T { return value }, state
 	}
-	return v.value()
+	return err
 }
 
 func (v *Value[T]) stat() (state []fileState, err error) {

@@ -57,18 +57,20 @@ func TestValue(t *testing.T) {
 		}
 	}
 	write(a, "2")
-	if got := v.Get(); got != "1" {
-		t.Errorf("half replaced: Got %q", got)
+	for range 2 {
+		if got, err := v.Get(), v.Look(); got != "1" || !errors.Is(err, unlike) {
+			t.Errorf("half replaced: Got %q, %v", got, err)
+		}
 	}
 	write(b, "2")
-	if got := v.Get(); got != "2" {
-		t.Errorf("replaced: Got %q", got)
+	if got, err := v.Get(), v.Look(); got != "2" || err != nil {
+		t.Errorf("replaced: Got %q, %v", got, err)
 	}
 	if err := os.Remove(a); err != nil {
 		t.Fatal(err)
 	}
-	if got := v.Get(); got != "2" {
-		t.Errorf("without a file: Got %q", got)
+	if got, err := v.Get(), v.Look(); got != "2" || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: Got %q, %v", got, err)
 	}
 	write(a, "hunter2")
 	write(b, "hunter2")

@@ -66,9 +66,9 @@ var packages = map[string][]string{
 
 	"serve/api":    {"cell", "region", "store"},
 	"serve/client": {"cell", "region", "store", "serve/api"},
-	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/openfiles"},
+	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/lastknown", "internal/openfiles"},
 
-	"serve/checkpoint": {"store", "serve/api"},
+	"serve/checkpoint": {"store", "serve/api", "internal/overdue"},
 
 	"serve/servetest": {"serve", "serve/api"},
 
@@ -92,6 +92,7 @@ var packages = map[string][]string{
 	"internal/filelock":    {},
 	"internal/lastknown":   {},
 	"internal/openfiles":   {},
+	"internal/overdue":     {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
 	"internal/spelling":    {},

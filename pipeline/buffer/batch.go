@@ -72,17 +72,18 @@ type Batch struct {
 	// Store holds the mutations, the counters' sums and the one Advance.
 	Store store.Batch
 
-	budget   *Budget
-	grant    memory.Grant // of the budget: the memory that is allocated, ≥ Bytes, and spare
-	spare    int64        // granted to one who has waited, and not allocated yet
-	want     int64        // size of the body that it is likely to need
-	body     *body        // nil = nothing is in it
-	chunks   [][]byte
-	opChunks [][]cell.Op
-	unitPuts []store.PackedPut // the last of those that Store.Records share
-	deletes  bool              // has a delete: no increment may follow
-	alone    bool              // has a record that must be the only one
-	large    bool              // has memory besides the chunks, to be let go of
+	budget     *Budget
+	countsFrom func(table, family string) cell.Timestamp // the Buffer's
+	grant      memory.Grant                              // of the budget: the memory that is allocated, ≥ Bytes, and spare
+	spare      int64                                     // granted to one who has waited, and not allocated yet
+	want       int64                                     // size of the body that it is likely to need
+	body       *body                                     // nil = nothing is in it
+	chunks     [][]byte
+	opChunks   [][]cell.Op
+	unitPuts   []store.PackedPut // the last of those that Store.Records share
+	deletes    bool              // has a delete: no increment may follow
+	alone      bool              // has a record that must be the only one
+	large      bool              // has memory besides the chunks, to be let go of
 }
 
 // Release gives the batch's memory back to the budget. The batch and every slice

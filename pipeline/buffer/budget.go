@@ -243,6 +243,7 @@ func (b *Batch) growth(z *demand) (n int64) {
 func (b *Batch) prepare(z *demand, n int64) {
 	if b.body == nil {
 		b.body = &body{coalescer: counters.NewCoalescer()}
+		b.body.coalescer.CountFrom(b.countsFrom)
 		n -= int64(b.body.coalescer.Held()) // it is there already
 	}
 	before := b.size()
@@ -275,6 +276,7 @@ func (b *Batch) used() int64 {
 func (b *Batch) embody() {
 	if s, _, ok := b.budget.bodies.Get(&b.grant, b.want); ok {
 		b.body = s
+		s.coalescer.CountFrom(b.countsFrom)
 		b.Store.Puts, b.Store.Mutations, b.Store.Counters = s.puts, s.mutations, s.counters
 	}
 }

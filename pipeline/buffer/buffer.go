@@ -57,6 +57,9 @@ type Options struct {
 	// engines of store.AtomicRow need them. They may share a batch with deletes,
 	// which such an engine lets counters have none of.
 	Separate bool
+	// CountsFrom is a store.CounterExpirer's; nil = counters do not expire. It is asked when
+	// a batch is begun.
+	CountsFrom func(table, family string) cell.Timestamp
 }
 
 // Mark identifies the last record that a batch covers, for Progress.
@@ -75,6 +78,7 @@ type Buffer struct {
 	maxBytes   int64
 	maxAge     time.Duration
 	budget     *Budget
+	countsFrom func(table, family string) cell.Timestamp
 
 	cur      *Batch
 	next     int64 // offset after the last one covered
@@ -91,7 +95,7 @@ func New(o *Options) (*Buffer, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	b := &Buffer{maxRecords: o.MaxRecords, maxBytes: o.MaxBytes, maxAge: o.MaxAge, budget: o.Budget, separate: -1, never: o.Separate}
+	b := &Buffer{maxRecords: o.MaxRecords, maxBytes: o.MaxBytes, maxAge: o.MaxAge, budget: o.Budget, separate: -1, never: o.Separate, countsFrom: o.CountsFrom}
 	if b.maxRecords == 0 {
 		b.maxRecords = DefaultMaxRecords
 	}
@@ -110,8 +114,14 @@ func New(o *Options) (*Buffer, error) {
 			return nil, err
 		}
 	}
-	b.cur = b.budget.batch()
+	b.begin()
 	return b, nil
+}
+
+// begin begins a batch.
+func (b *Buffer) begin() {
+	b.cur = b.budget.batch()
+	b.cur.countsFrom = b.countsFrom
 }
 
 // Start drops what is buffered and expects offset next. mark is of the last
@@ -130,7 +140,7 @@ func (b *Buffer) Resize(maxRecords int, maxBytes int64) {
 // more is added.
 func (b *Buffer) Drop() {
 	b.cur.Release()
-	b.cur = b.budget.batch()
+	b.begin()
 }
 
 // Separate makes increments of records below offset go to the store one by one,
@@ -574,7 +584,7 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 		Skips:          prev.Skips,
 	}
 	c.Store.Advance(s, partition, from, c.Progress)
-	b.cur = b.budget.batch()
+	b.begin()
 	b.cur.want = c.used()
 	return c
 }

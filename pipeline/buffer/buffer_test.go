@@ -193,6 +193,36 @@ func TestSeparateOption(t *testing.T) {
 	}
 }
 
+// TestCountsFrom: what an increment counts for does not depend on the batch that it is in. The
+// bound is that of the instant at which a batch is begun, whoever had its memory before.
+func TestCountsFrom(t *testing.T) {
+	t.Parallel()
+	from := cell.Timestamp(0)
+	b := newBuffer(t, &Options{CountsFrom: func(string, string) cell.Timestamp { return from }})
+	at := func(at cell.Timestamp) cell.Mutation {
+		m := incrementOf("c", "x", 1, "q")
+		m.Ops[0].Time = at
+		return m
+	}
+	next := int64(0)
+	for range 3 {
+		from += 100
+		for _, m := range []cell.Mutation{at(from + 5), at(from - 1), at(from), at(from - 2)} {
+			add(t, b, next, m)
+			next++
+		}
+		got := b.Take(source, 0, next-4, &store.Progress{Next: next - 4}, "")
+		var sums [][2]int64
+		for _, c := range got.Store.Counters {
+			sums = append(sums, [2]int64{c.Delta, int64(c.Time)})
+		}
+		if d := cmp.Diff([][2]int64{{2, int64(from) + 5}, {2, int64(from) - 1}}, sums); d != "" {
+			t.Errorf("from %d: deltas and times (-want +got)\n%s", from, d)
+		}
+		got.Release()
+	}
+}
+
 // A batch does not say whether a delete or an increment of it comes first, so
 // they may not share one.
 func TestDeletesAndIncrementsNeverShareABatch(t *testing.T) {

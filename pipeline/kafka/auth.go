@@ -48,22 +48,36 @@ func (s SASL) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, fmt.FormatString(f, verb), s.String())
 }
 
-// mechanism returns nil for none. It is a function so that fmt, which looks into every
+// mechanism returns nil for none. Where now is not nil it is asked at each authentication for
+// the password. It is a function so that fmt, which looks into every
 // field of what it prints, finds no password in what holds it.
-func (s SASL) mechanism() (func() sasl.Mechanism, error) {
-	var m sasl.Mechanism
-	var err error
+func (s SASL) mechanism(now func() string) (func() sasl.Mechanism, error) {
+	m, err := s.with(s.Password)
+	switch {
+	case m == nil || err != nil:
+		return nil, err
+	case now == nil:
+		return func() sasl.Mechanism { return m }, nil
+	}
+	return func() sasl.Mechanism {
+		if m, err := s.with(now()); err == nil {
+			return m
+		}
+		return m // the name of the mechanism is no other
+	}, nil
+}
+
+// with returns the mechanism with this password; nil = none.
+func (s SASL) with(password string) (sasl.Mechanism, error) {
 	switch s.Mechanism {
 	case "PLAIN":
-		m = plain.Mechanism{Username: s.User, Password: s.Password}
+		return plain.Mechanism{Username: s.User, Password: password}, nil
 	case "SCRAM-SHA-256":
-		m, err = newSCRAM(s.Mechanism, scram.SHA256, s.User, s.Password)
+		return newSCRAM(s.Mechanism, scram.SHA256, s.User, password)
 	case "SCRAM-SHA-512":
-		m, err = newSCRAM(s.Mechanism, scram.SHA512, s.User, s.Password)
-	default:
-		return nil, nil
+		return newSCRAM(s.Mechanism, scram.SHA512, s.User, password)
 	}
-	return func() sasl.Mechanism { return m }, err
+	return nil, nil
 }
 
 // authenticate runs SASL on a connection (KIP-43, KIP-152) and returns for how long
@@ -110,10 +124,7 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 		}
 		r := resp.(*kmsg.SASLAuthenticateResponse)
 		if e := code(r.ErrorCode); e != codeNone {
-			var reason error = e
-			if r.ErrorMessage != nil && *r.ErrorMessage != "" {
-				reason = fmt.Errorf("%w (%s)", e, *r.ErrorMessage)
-			}
+			reason := e.with(e, r.ErrorMessage)
 			if !e.auth() {
 				return failed(reason)
 			}

@@ -17,6 +17,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -522,5 +523,34 @@ func TestPlainWithoutTLSIsWarnedOf(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A connection trusts the CAs, and has the password, of when it is made.
+func TestCredentialsOfNow(t *testing.T) {
+	t.Parallel()
+	ca, old := newAuthority(t), newAuthority(t)
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		_, addr := startSecure(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret),
+			kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
+		var roots atomic.Pointer[x509.CertPool]
+		var password atomic.Value
+		roots.Store(old.pool())
+		password.Store("another")
+		c := newTestClient(t, &Options{
+			Brokers: []string{addr}, TLS: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}, RootCAs: roots.Load,
+			SASL: SASL{mechanism, "u", secret}, PasswordNow: func() string { return password.Load().(string) }, RequestTimeout: 500 * time.Millisecond,
+		})
+		if _, err := c.Topic(testContext(t), "t"); !errors.Is(err, ErrTLS) {
+			t.Errorf("%s: Got %v with the old CA, want ErrTLS", mechanism, err)
+		}
+		roots.Store(ca.pool())
+		if _, err := c.Topic(testContext(t), "t"); err == nil || !strings.Contains(err.Error(), "hangs up on the credentials") { // as kfake does
+			t.Errorf("%s: Got %v with another password, want that it is refused", mechanism, err)
+		}
+		password.Store(secret)
+		if _, err := c.Topic(testContext(t), "t"); err != nil {
+			t.Errorf("%s: Got %v", mechanism, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -27,8 +28,14 @@ type Options struct {
 	ClientID string
 	// TLS encrypts the connections. nil = plain TCP.
 	TLS *tls.Config
+	// RootCAs are asked at each connection for what replaces those of TLS, which must be
+	// set; nil = nothing does.
+	RootCAs func() *x509.CertPool
 	// SASL authenticates them.
 	SASL SASL
+	// PasswordNow is asked at each authentication for what replaces the password of SASL, as
+	// it may change; nil = nothing does.
+	PasswordNow func() string
 	// DialTimeout bounds the making of a connection: TCP, TLS, SASL and the
 	// first exchange. It is two fifths of RequestTimeout at most: kafka-go makes two
 	// before it tells why the first has failed. Default 3 s.
@@ -130,7 +137,7 @@ func NewClient(o *Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	mechanism, err := o.SASL.mechanism()
+	mechanism, err := o.SASL.mechanism(o.PasswordNow)
 	if err != nil {
 		return nil, fmt.Errorf("kafka: SASL mechanism %s: %w", o.SASL.Mechanism, err)
 	}

@@ -123,13 +123,15 @@ func (s *connSet) onlyOthers() bool {
 // has no end.
 func (s *connSet) secure(ctx context.Context, c net.Conn, address string) (net.Conn, *authSession, error) {
 	if s.o.TLS != nil {
-		config := s.o.TLS
+		config := s.o.TLS.Clone()
+		if s.o.RootCAs != nil {
+			config.RootCAs = s.o.RootCAs()
+		}
 		if config.ServerName == "" {
 			host, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, nil, fmt.Errorf("broker address %q: %w", address, err)
 			}
-			config = config.Clone()
 			config.ServerName = host
 		}
 		t := tls.Client(c, config)

@@ -319,6 +319,15 @@ func (c code) denied(needs string) error {
 	return c
 }
 
+// with adds to err, which has the code, what the broker says of it, where that is more than
+// the code.
+func (c code) with(err error, said *string) error {
+	if said == nil || *said == "" || strings.EqualFold(strings.TrimSpace(*said), c.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, *said)
+}
+
 // deniedCommit is denied of a commit of offsets.
 func (c code) deniedCommit() error {
 	if c == codeGroupAuthorization {

@@ -218,22 +218,32 @@ func assigned(gen *kafkago.Generation) (a Assignment, foreign bool) {
 func (g *Group) watch(ctx context.Context, dealt map[string]int) {
 	t := time.NewTicker(g.o.PartitionWatch)
 	defer t.Stop()
-	topics := slices.Collect(maps.Keys(dealt))
+	topics := slices.Sorted(maps.Keys(dealt))
+	waits := false // new partitions do, and that was said
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		metas, err := g.c.topics(ctx, topics...)
-		if err != nil {
-			continue // a topic that is gone is its readers' to report
+		metas, _, err := g.c.topicsOnce(ctx, topics)
+		changed := slices.IndexFunc(topics, func(topic string) bool {
+			m := metas[topic] // one that is gone is its readers' to report
+			return m != nil && len(m.Partitions) > 0 && len(m.Partitions) != dealt[topic]
+		})
+		if err != nil || changed < 0 {
+			continue
 		}
-		for topic, n := range dealt {
-			if got := len(metas[topic].Partitions); got != n {
-				g.c.o.Logger.Info("topic has new partitions, consumer group rebalances", "group", g.o.ID, "topic", topic, "partitions", got, "dealt", n)
-				return
-			}
+		topic := topics[changed]
+		logger := g.c.o.Logger.With("group", g.o.ID, "topic", topic, "partitions", len(metas[topic].Partitions), "dealt", dealt[topic])
+		// While another topic is not told of nobody could join again, and nothing would be read.
+		if _, err = g.c.topics(ctx, topics...); err == nil {
+			logger.Info("topic has new partitions, consumer group rebalances")
+			return
+		}
+		if !waits && ctx.Err() == nil {
+			logger.Warn("topic has new partitions, which wait for another topic", "err", err)
+			waits = true
 		}
 	}
 }

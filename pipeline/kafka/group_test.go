@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +83,20 @@ func (m *member) await(t *testing.T, f func(g *Generation) bool) *Generation {
 			t.Fatal(err)
 		case <-ctx.Done():
 			t.Fatal("no such generation")
+		}
+	}
+}
+
+// eventually waits until f holds.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ctx := testContext(t); !f(); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
 		}
 	}
 }
@@ -437,6 +452,47 @@ func TestGroupAwaitsTopic(t *testing.T) {
 	if last != nil {
 		t.Errorf("Got %v of a generation", last)
 	}
+}
+
+// While a topic is refused, a try to join, for which other members put their partitions
+// down, comes ever later, and new partitions of another topic do not end the generation.
+func TestGroupWaitsWhileATopicIsRefused(t *testing.T) {
+	t.Parallel()
+	cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"))
+	var log logs
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	var joins atomic.Int64
+	cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		joins.Add(1)
+		return nil, nil, false
+	})
+	var asked atomic.Int64
+	m := joinWith(t, newTestClient(t, o), &GroupOptions{
+		ID: "g", Topics: []string{"a", "b"}, SessionTimeout: 2 * time.Second, RetryBackoff: 10 * time.Millisecond, PartitionWatch: 20 * time.Millisecond,
+	})
+	m.await(t, owns(5))
+	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked.Add(1)
+		return nil, nil, false
+	})
+	refuses := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "b", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	addPartitions(t, m.group.c, "a", 4)
+	eventually(t, "the new partition is told of", func() bool { return strings.Contains(log.String(), "which wait for another topic") })
+	if len(m.gens) > 0 {
+		t.Error("the new partition has ended the generation")
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
+	eventually(t, "the group is tried", func() bool { return strings.Contains(log.String(), "a topic is refused") })
+	asked.Store(0)
+	before := joins.Load()
+	eventually(t, "topics are asked for", func() bool { return asked.Load() >= 60 }) // 600 ms at 10 ms a try
+	if got := joins.Load() - before; got > 12 {
+		t.Errorf("Got %d tries to join while topics were asked for %d times", got, asked.Load())
+	}
+	refuses.Remove()
+	m.await(t, owns(6))
 }
 
 // A topic that the ACLs refuse at a rebalance is named and waited for.

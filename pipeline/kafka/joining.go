@@ -16,6 +16,7 @@ type joining struct {
 	g       *Group
 	log     *slog.Logger
 	said    map[string]bool // warnings that were logged: the first of each is the news
+	refused int             // tries to join that a topic which the ACLs refuse has cost
 	missing time.Time       // since when the cluster has not had a topic; zero = it has all
 }
 
@@ -45,6 +46,10 @@ func (j *joining) failed(ctx context.Context, err error) error {
 	switch k := kafkago.Error(0); {
 	case OfTopic(err):
 		j.warn("a topic is refused, consumer group is not joined, trying again", "err", err)
+		j.refused++
+		if err := g.whileRefused(ctx, j.refused); err != nil {
+			return fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, err)
+		}
 	case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
 		j.warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", code(k))
 	case len(j.said) == 0:
@@ -97,6 +102,23 @@ func (g *Group) refusal(ctx context.Context, err error) error {
 		return which
 	}
 	return codeTopicAuthorization.denied(needsDescribe)
+}
+
+// whileRefused waits after so many tries to join that a refused topic has cost, twice as long
+// each time, and for 60 of RetryBackoff at most, or until this client may describe all topics.
+// A try is a generation, for which the other members put their partitions down, and to ask
+// for topics is none. kafka-go tries once while nobody calls its Next.
+func (g *Group) whileRefused(ctx context.Context, tries int) error {
+	wait := min(g.o.RetryBackoff<<min(tries-1, 10), 60*g.o.RetryBackoff)
+	for asked := min(wait, 4*g.o.RetryBackoff); wait > 0; wait -= asked {
+		if err := sleep(ctx, asked); err != nil {
+			return err
+		}
+		if _, err := g.c.topics(ctx, g.o.Topics...); !OfTopic(err) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // undealt returns the topics, in order, that kafka-go knew no partitions of. Where the

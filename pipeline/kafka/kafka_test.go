@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -179,5 +180,23 @@ func TestProduceAndFetch(t *testing.T) {
 				t.Errorf("Got %d records %.10v…, want 990", len(got), got)
 			}
 		})
+	}
+}
+
+// What a broker says of a code is added, unless it is the code.
+func TestCodeWithWhatTheBrokerSays(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"":                               "TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user WRITE on the topic",
+		"TOPIC_AUTHORIZATION_FAILED":     "TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user WRITE on the topic",
+		"Topic authorization failed for": "TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user WRITE on the topic: Topic authorization failed for",
+	} {
+		e := codeTopicAuthorization
+		if got := e.with(e.denied(needsWrite), &said); got.Error() != want || !errors.Is(got, ErrAuth) {
+			t.Errorf("%q: Got %v", said, got)
+		}
+	}
+	if got := codeTopicAuthorization.with(codeTopicAuthorization, nil); got != error(codeTopicAuthorization) {
+		t.Errorf("Got %v", got)
 	}
 }

@@ -323,10 +323,7 @@ func (c *Client) CreateTopic(ctx context.Context, name string, partitions int) e
 		}
 		for _, t := range resp.(*kmsg.CreateTopicsResponse).Topics {
 			if e := code(t.ErrorCode); e != codeNone && e != codeTopicExists {
-				if t.ErrorMessage != nil {
-					return fmt.Errorf("%w: %s", e, *t.ErrorMessage)
-				}
-				return e
+				return e.with(e, t.ErrorMessage)
 			}
 		}
 		return nil

@@ -404,10 +404,7 @@ func (p *Producer) acknowledged(resp *kmsg.ProduceResponse, sent map[int32]int, 
 				}
 				// One that is final decides.
 				if failed == nil || retryable(failed) {
-					failed = fmt.Errorf("partition %d: %w", rp.Partition, e.denied(needsWrite))
-					if rp.ErrorMessage != nil && *rp.ErrorMessage != "" {
-						failed = fmt.Errorf("%w: %s", failed, *rp.ErrorMessage)
-					}
+					failed = fmt.Errorf("partition %d: %w", rp.Partition, e.with(e.denied(needsWrite), rp.ErrorMessage))
 				}
 			}
 		}

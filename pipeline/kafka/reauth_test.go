@@ -225,7 +225,7 @@ func TestReauthenticationWaits(t *testing.T) {
 			ours, theirs := net.Pipe()
 			set := &connSet{o: &Options{DialTimeout: time.Second, SASL: SASL{"PLAIN", "u", secret}}}
 			var err error
-			if set.mechanism, err = set.o.SASL.mechanism(); err != nil {
+			if set.mechanism, err = set.o.SASL.mechanism(nil); err != nil {
 				t.Fatal(err)
 			}
 			c := &trackedConn{Conn: ours, raw: ours, set: set, address: "b:1", auth: newAuthSession(time.Now(), 10*time.Second)}

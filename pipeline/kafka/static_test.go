@@ -176,3 +176,55 @@ func TestWrongAnswers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A topic that the ACLs refuse is an error at first; after the first generation it is named and
+// waited for, once a new partition or a reader has ended that.
+func TestStaticWithARefusedTopic(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(2, "a"), kfake.SeedTopics(1, "b"))
+	refuse := func() *kfake.FaultHandle {
+		return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "b", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	}
+	const why = "topic b: TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user DESCRIBE on the topic"
+	refuses := refuse()
+	if _, err := c.Assign(testContext(t), &AssignOptions{Topics: []string{"a", "b"}}); !errors.Is(err, ErrAuth) || !strings.Contains(err.Error(), why) {
+		t.Errorf("Got %v, want that it is refused", err)
+	}
+	refuses.Remove()
+	waits := make(chan error, 1000)
+	s := assign(t, c, &AssignOptions{Topics: []string{"a", "b"}, Waiting: func(err error) { waits <- err }})
+	next(t, s).Run(func(context.Context) {}) // it ends
+	if err := <-waits; err != nil {
+		t.Errorf("Got %v of a generation", err)
+	}
+	refuses = refuse()
+	told := make(chan error, 1)
+	go func() {
+		err := <-waits
+		refuses.Remove()
+		told <- err
+	}()
+	if g := next(t, s); len(g.Assignment["a"]) != 2 || len(g.Assignment["b"]) != 1 {
+		t.Errorf("Got %v", g.Assignment)
+	}
+	if err := <-told; !errors.Is(err, ErrAuth) || !strings.Contains(err.Error(), why) {
+		t.Errorf("Got %v of a topic that is refused", err)
+	}
+}
+
+// A commit that the ACLs refuse says of which partition, or group, and what they must allow.
+func TestStaticCommitRefused(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(2, "a"))
+	g := next(t, assign(t, c, &AssignOptions{Topics: []string{"a"}, GroupID: "g"}))
+	for e, want := range map[*kerr.Error]string{
+		kerr.TopicAuthorizationFailed: "commit offsets of group g: a/1: TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the topic",
+		kerr.GroupAuthorizationFailed: "commit offsets of group g: a/1: GROUP_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the group",
+	} {
+		fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: e, Count: -1})
+		if err := g.Commit(testContext(t), map[string]map[int32]int64{"a": {1: 7}}); !errors.Is(err, ErrAuth) || err.Error() != want {
+			t.Errorf("Got %v, want %s", err, want)
+		}
+		fault.Remove()
+	}
+}

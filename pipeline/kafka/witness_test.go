@@ -234,7 +234,7 @@ func TestWitnessesTell(t *testing.T) {
 	for want, mutant := range map[string]func(s *sessions, c *trackedConn){
 		"not to be before":          func(_ *sessions, c *trackedConn) { c.auth = nil },
 		"before the end of its":     func(s *sessions, _ *trackedConn) { s.set(time.Second/2, 0) },
-		"cannot be authenticated a": func(_ *sessions, c *trackedConn) { c.set.mechanism, _ = SASL{"PLAIN", "u", "wrong"}.mechanism() },
+		"cannot be authenticated a": func(_ *sessions, c *trackedConn) { c.set.mechanism, _ = SASL{"PLAIN", "u", "wrong"}.mechanism(nil) },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

@@ -233,6 +233,7 @@ func (c *counter) skip(s *store.Skip) {
 // drop forgets what is summed and not stored.
 func (c *counter) drop() {
 	c.sums.Reset()
+	c.sums.CountFrom(store.CountsFrom(c.r.o.Engine))
 	c.deltas = c.deltas[:0]
 	clear(c.elements) // they hold what was copied
 	c.elements, c.apart = c.elements[:0], 0

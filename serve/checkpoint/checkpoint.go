@@ -24,6 +24,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/internal/overdue"
 	"sluice/serve/api"
 	"sluice/store"
 )
@@ -62,8 +63,9 @@ type Directory struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	writeFile func(path string, content []byte) error // WriteFile, but in tests
-	removeAll func(path string) error                 // os.RemoveAll, but in tests
+	writeFile func(path string, content []byte) error   // WriteFile, but in tests
+	removeAll func(path string) error                   // os.RemoveAll, but in tests
+	mkdirAll  func(path string, perm os.FileMode) error // os.MkdirAll, but in tests
 
 	mu     sync.Mutex        // never held while the disk works, which may not answer
 	leases map[string]*lease // by id
@@ -90,13 +92,15 @@ func Open(o *Options) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
-	c := &Directory{engine: o.Engine, dir: dir, now: o.Now, log: o.Logger, writeFile: WriteFile, removeAll: os.RemoveAll, leases: map[string]*lease{}}
+	c := &Directory{engine: o.Engine, dir: dir, now: o.Now, log: o.Logger, writeFile: WriteFile, removeAll: os.RemoveAll, mkdirAll: os.MkdirAll, leases: map[string]*lease{}}
 	if c.now == nil {
 		c.now = time.Now
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	done := overdue.Tell(c.log, "read the leases of checkpoints", "path", c.dir)
+	defer done()
 	if err := c.takeOver(o.Adopt); err != nil {
 		return nil, err
 	}
@@ -219,6 +223,8 @@ func (c *Directory) remove(l *lease) error {
 
 func (c *Directory) removeFiles(id string) error {
 	path := filepath.Join(c.dir, id)
+	done := overdue.Tell(c.log, "remove a checkpoint", "path", path)
+	defer done()
 	if err := c.removeAll(path); err != nil {
 		return fmt.Errorf("remove checkpoint: %w", err)
 	}
@@ -245,7 +251,10 @@ func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.C
 	if err != nil {
 		return api.Checkpoint{}, err
 	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	done := overdue.Tell(c.log, "make the directory of checkpoints", "path", c.dir)
+	err = c.mkdirAll(c.dir, 0o700)
+	done()
+	if err != nil {
 		return api.Checkpoint{}, fmt.Errorf("make a checkpoint: %w", diskFull(err))
 	}
 	id := strings.ToLower(rand.Text())
@@ -271,6 +280,8 @@ func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.C
 
 // write replaces the lease file whole, so that a crash leaves the old or the new.
 func (c *Directory) write(lease *api.Checkpoint) error {
+	done := overdue.Tell(c.log, "write the lease of a checkpoint", "path", c.dir)
+	defer done()
 	b, err := json.Marshal(lease)
 	if err == nil {
 		err = c.writeFile(filepath.Join(c.dir, lease.ID+leaseSuffix), b)

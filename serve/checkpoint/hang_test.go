@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"errors"
+	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +57,26 @@ func TestRenewOnDiskThatHangs(t *testing.T) {
 		time.Sleep(time.Minute)
 		if err := c.collect(); err != nil || exists(kept.Path) || len(c.List()) != 0 {
 			t.Errorf("Got %v, it is there: %t", err, exists(kept.Path))
+		}
+	})
+}
+
+// The log says what waits for a disk: the directory that checkpoints are made in, too.
+func TestCreateOnDiskThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := openTest(t, t.TempDir(), &fakeEngine{}, nil)
+		var out strings.Builder
+		c.log = slog.New(slog.NewTextHandler(&out, nil))
+		c.mkdirAll = func(path string, perm os.FileMode) error {
+			time.Sleep(90 * time.Second)
+			return os.MkdirAll(path, perm)
+		}
+		if _, err := c.Create(t.Context(), &api.CheckpointRequest{Owner: "who reads"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), "directory of checkpoints"); n != 3 {
+			t.Errorf("Got %d lines, want after 10 and 70 seconds, and at the end:\n%s", n, out.String())
 		}
 	})
 }

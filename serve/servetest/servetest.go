@@ -11,7 +11,7 @@ import (
 	"sluice/serve/api"
 )
 
-// Fill sets o's clock and its functions Pipelines, Exports, Memory and StoreStatus.
+// Fill sets o's clock and its functions Pipelines, Exports, Unreadable, Memory and StoreStatus.
 func Fill(o *serve.Options) {
 	now := time.Unix(2e9, 0)
 	h := func(scale float64) serve.Histogram {
@@ -34,13 +34,14 @@ func Fill(o *serve.Options) {
 	}
 	o.Exports = func() []serve.ExportStatus {
 		return []serve.ExportStatus{{
-			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0),
+			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0), DirectoryHeldSeconds: 75.5,
 			Schedule: &serve.ScheduleStatus{
 				Cron: "@daily", Zone: "UTC", Paused: true, Working: now, Results: map[string]int64{"failed": 74}, Next: []time.Time{time.Unix(3e9, 0)},
 				Orders: []api.Order{{ID: "o", Cause: "backfill", Times: 80, Ended: 5}}, Ordered: map[string]map[string]int64{"manual": {"ok": 76}},
 			},
 		}}
 	}
+	o.Unreadable = func() int { return 24 }
 	o.Memory = func() serve.MemoryStatus {
 		return serve.MemoryStatus{Limit: 100, Parts: []serve.MemoryPart{{Part: "fetched", Bytes: 21, Limit: 17}, {Part: "decoded", Bytes: 22, Limit: 17}, {Part: "buffered", Bytes: 23, Limit: 66}}}
 	}

@@ -25,6 +25,7 @@ package hbasestore
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type Options struct {
 	// TLS encrypts the connections; nil = plain. An empty ServerName is that of
 	// the address.
 	TLS *tls.Config
+	// RootCAs are asked at each connection for what replaces those of TLS, which must be
+	// set; nil = nothing does.
+	RootCAs func() *x509.CertPool
 	// Connections bounds how many are open; 0 = 16. The gateway has a thread
 	// for each.
 	Connections int

@@ -278,7 +278,12 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 	var c net.Conn
 	var err error
 	if p.o.TLS != nil {
-		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(made, "tcp", g.address)
+		trusting := p.o.TLS
+		if p.o.RootCAs != nil {
+			trusting = trusting.Clone()
+			trusting.RootCAs = p.o.RootCAs()
+		}
+		c, err = (&tls.Dialer{Config: trusting}).DialContext(made, "tcp", g.address)
 		if e := certificateError(err); e != nil {
 			err = e
 		} else if wrong := (tls.RecordHeaderError{}); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &wrong) {

@@ -42,14 +42,15 @@ type Store struct {
 }
 
 var (
-	_ store.Engine        = (*Store)(nil)
-	_ store.Snapshotter   = (*Store)(nil)
-	_ store.Admin         = (*Store)(nil)
-	_ store.TableSwitcher = (*Store)(nil)
-	_ store.Namespacer    = (*Store)(nil)
-	_ store.RegionMeter   = (*Store)(nil)
-	_ store.Compactor     = (*Store)(nil)
-	_ store.RowMutator    = (*Store)(nil)
+	_ store.Engine         = (*Store)(nil)
+	_ store.Snapshotter    = (*Store)(nil)
+	_ store.Admin          = (*Store)(nil)
+	_ store.TableSwitcher  = (*Store)(nil)
+	_ store.Namespacer     = (*Store)(nil)
+	_ store.RegionMeter    = (*Store)(nil)
+	_ store.Compactor      = (*Store)(nil)
+	_ store.RowMutator     = (*Store)(nil)
+	_ store.CounterExpirer = (*Store)(nil)
 )
 
 // New returns an empty store, which holds the system tables only. o may be nil.

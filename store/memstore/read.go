@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"sluice/cell"
@@ -84,6 +85,18 @@ func (s *Store) Table(_ context.Context, name string) (*store.TableDescriptor, e
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return descriptor(s.tables, s.closed, name)
+}
+
+// CountsFrom implements store.CounterExpirer.
+func (s *Store) CountsFrom(table, family string) cell.Timestamp {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if d, err := descriptor(s.tables, s.closed, table); err == nil {
+		if f := d.Family(family); f != nil && f.TTL != store.Forever {
+			return s.now() - cell.Timestamp(f.TTL)*1000
+		}
+	}
+	return math.MinInt64
 }
 
 func descriptor(tables map[string]*table, c *closed, name string) (*store.TableDescriptor, error) {

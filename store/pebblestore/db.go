@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"sluice/cell"
 	"sluice/internal/lastknown"
 	"sluice/region"
 	"sluice/store"
@@ -92,15 +93,16 @@ type loopState struct {
 }
 
 var (
-	_ store.Engine        = (*DB)(nil)
-	_ store.Admin         = (*DB)(nil)
-	_ store.TableSwitcher = (*DB)(nil)
-	_ store.Namespacer    = (*DB)(nil)
-	_ store.RegionMeter   = (*DB)(nil)
-	_ store.Snapshotter   = (*DB)(nil)
-	_ store.Checkpointer  = (*DB)(nil)
-	_ store.Compactor     = (*DB)(nil)
-	_ store.RowMutator    = (*DB)(nil)
+	_ store.Engine         = (*DB)(nil)
+	_ store.Admin          = (*DB)(nil)
+	_ store.TableSwitcher  = (*DB)(nil)
+	_ store.Namespacer     = (*DB)(nil)
+	_ store.RegionMeter    = (*DB)(nil)
+	_ store.Snapshotter    = (*DB)(nil)
+	_ store.Checkpointer   = (*DB)(nil)
+	_ store.Compactor      = (*DB)(nil)
+	_ store.RowMutator     = (*DB)(nil)
+	_ store.CounterExpirer = (*DB)(nil)
 )
 
 // Open opens the store in dir, which is made where it does not exist (unless
@@ -359,6 +361,16 @@ func (db *DB) Table(_ context.Context, name string) (*store.TableDescriptor, err
 		return nil, err
 	}
 	return t.desc, nil
+}
+
+// CountsFrom implements store.CounterExpirer.
+func (db *DB) CountsFrom(name, family string) cell.Timestamp {
+	if t, err := db.catalog.Load().lookup(name); err == nil {
+		if f, i := t.family(family); i >= 0 {
+			return expiredUntil(f.desc, db.opts.Now())
+		}
+	}
+	return noTime
 }
 
 // Regions returns the region map of a table.

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -216,4 +217,52 @@ func TestCheckpointOnFullDisk(t *testing.T) {
 	if _, err := db.Checkpoint(t.Context(), "copy"); !errors.Is(err, store.ErrDiskFull) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Got %v, want ErrDiskFull", err)
 	}
+}
+
+// What a full disk has left and what writes need are never told as one number.
+func TestRoomIsToldApart(t *testing.T) {
+	t.Parallel()
+	disk := &meteredFS{FS: vfs.NewMem()}
+	disk.free.Store(1 << 30)
+	db := open(t, "db", &Options{FS: disk, MinFreeBytes: 10 << 20})
+	disk.free.Store(10<<20 + 1<<18)
+	if err := db.checkRoom(1 << 19); !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "has 10 MiB left, writes need 11 MiB") {
+		t.Errorf("Got %v", err)
+	}
+	disk.free.Store(10<<20 - 1)
+	if err := db.checkRoom(0); !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "has 9 MiB left, writes need 10 MiB") {
+		t.Errorf("Got %v", err)
+	}
+}
+
+// A read that fails names its file and its reason once.
+func TestReadErrorIsToldOnce(t *testing.T) {
+	t.Parallel()
+	disk, broken := failing(func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") })
+	db := open(t, "db", &Options{FS: disk, CacheBytes: 1 << 10})
+	create(t, db, "t", store.NewFamily("f"))
+	for i := range 300 {
+		if _, err := db.MutateRow(t.Context(), nil, put(fmt.Sprint(i), 1, "f", "q", strings.Repeat("x", 10_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	broken.Store(true)
+	for what, s := range map[string]*store.Scan{
+		"a scan": {Table: "t"},
+		"a row":  {Table: "t", Start: []byte("7"), Stop: []byte("7"), StopInclusive: true},
+	} {
+		sc := db.Scan(t.Context(), s)
+		for sc.Next() {
+		}
+		if err := sc.Err(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: Got %v, want the disk's error", what, err)
+		}
+		if err := sc.Close(); err != nil {
+			t.Errorf("%s: Got %v of Close, when it was told", what, err)
+		}
+	}
+	broken.Store(false)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -280,4 +281,66 @@ func TestFilterOutlastsDiskThatHangs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// On a disk that takes longer for each commit than what waits is refused after, partitions
+// that try again as pipelines do come to their turn, beside one that always has a batch.
+func TestSlowDiskStarvesNobody(t *testing.T) {
+	t.Parallel()
+	for _, took := range []time.Duration{12 * time.Second, 17 * time.Second, 45 * time.Second} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				o := bulk(errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if slow.Load() && logSync(op) {
+						time.Sleep(took)
+					}
+					return nil
+				})))
+				o.MemTableBytes = 1 << 20
+				db, err := Open("db", o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+				slow.Store(true)
+				const commits = 60
+				end := time.Now().Add(commits * took)
+				var applied [3]int
+				var all sync.WaitGroup
+				for p := range applied {
+					all.Go(func() {
+						from, wait := store.Absent, 100*time.Millisecond
+						for time.Now().Before(end) {
+							time.Sleep(time.Duration(p) * 300 * time.Millisecond) // the first has its next batch at once
+							b := store.Batch{Counters: []store.CounterDelta{{Table: "t", Family: "n", Row: []byte{byte('a' + p)}, Qualifier: []byte("q"), Delta: 1, Time: 5}}}
+							b.Advance(store.Source{Pipeline: "p", Topic: "t"}, int32(p), from, store.Progress{Next: int64(applied[p]) + 1})
+							err := db.Apply(t.Context(), &b)
+							switch {
+							case err == nil:
+								applied[p]++
+								from, wait = int64(applied[p]), 100*time.Millisecond
+							case errors.Is(err, store.ErrTransient):
+								time.Sleep(wait)
+								wait = min(2*wait, 5*time.Second)
+							default:
+								t.Error(err)
+								return
+							}
+						}
+					})
+				}
+				all.Wait()
+				slow.Store(false)
+				t.Logf("Got %v batches of %d commits", applied, commits)
+				if least := min(applied[0], applied[1], applied[2]); least < commits/12 {
+					t.Errorf("Got %v batches of partitions, want a fair share of %d commits", applied, commits)
+				}
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

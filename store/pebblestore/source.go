@@ -172,12 +172,18 @@ func (s *rowSource) abort(why error) error {
 	for i := range s.cursors {
 		it := s.cursors[i].it
 		s.cursors[i].it = nil
-		switch {
-		case it == nil || i > 0 && s.single:
-		case s.found != nil:
-			first = cmp.Or(first, engineError(s.found.close()))
-		default:
-			first = cmp.Or(first, s.closing(it))
+		if it == nil || i > 0 && s.single {
+			continue
+		}
+		told := it.Error() != nil // by the reading, which looks after each move
+		var err error
+		if s.found != nil {
+			err = engineError(s.found.close())
+		} else {
+			err = s.closing(it)
+		}
+		if !told {
+			first = cmp.Or(first, err)
 		}
 	}
 	return first

@@ -41,8 +41,9 @@ func (db *DB) checkRoom(bytes int) error {
 	case err != nil:
 		return fmt.Errorf("free space of %s: %w", db.dir, err)
 	case u.AvailBytes < need:
+		// One is rounded down and the other up, so that they differ.
 		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
-			store.ErrDiskFull, db.dir, u.AvailBytes>>20, need>>20)
+			store.ErrDiskFull, db.dir, u.AvailBytes>>20, (need+1<<20-1)>>20)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 )
 
@@ -457,4 +458,25 @@ func testCounterExpiry(t *testing.T, e *engine) {
 	e.counter(t, "r", &cell.Cell{Time: e.clock.Now(), Value: []byte(counterValue(2))})
 	e.count(t, "late", 1, now-10_001)
 	e.counter(t, "late", nil)
+	if store.CountsFrom(e.Engine) == nil {
+		return // nothing is summed for it
+	}
+	// A late increment of a counter that lives is left out whatever shares its batch.
+	now = e.clock.Now()
+	sums := counters.NewCoalescer()
+	for _, times := range [][]cell.Timestamp{{now - 20_000, now, now - 15_000}, {now - 1}, {now - 10_001}, {now, now - 20_000}} {
+		sums.CountFrom(store.CountsFrom(e.Engine))
+		b := &store.Batch{}
+		for i, at := range times {
+			sums.Add("t", "n", []byte("live"), []byte("c"), 1, at, int64(i))
+		}
+		for d := range sums.Deltas {
+			b.Counters = append(b.Counters, store.CounterDelta(d))
+		}
+		if err := e.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		sums.Reset()
+	}
+	e.counter(t, "live", &cell.Cell{Time: now, Value: []byte(counterValue(3))})
 }

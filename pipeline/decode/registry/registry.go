@@ -17,9 +17,11 @@ package registry
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -39,8 +41,15 @@ type Options struct {
 	User     string
 	Password string `json:"-"`
 	Token    string `json:"-"`
+	// PasswordNow and TokenNow are asked at each request for what replaces Password and
+	// Token, as it may change; nil = nothing does.
+	PasswordNow func() string `json:"-"`
+	TokenNow    func() string `json:"-"`
 	// TLS of https; nil = the system's certificates.
 	TLS *tls.Config
+	// RootCAs are asked at each connection for what replaces those of TLS, which must be
+	// set; nil = nothing does.
+	RootCAs func() *x509.CertPool `json:"-"`
 	// Timeout bounds a request and its answer. 0 = 5 s.
 	Timeout time.Duration
 	// Attempts is how often every address is asked before a fetch gives up.
@@ -156,9 +165,12 @@ func New(o *Options) (*Client, error) {
 	c.http.Transport = o.Transport
 	if o.Transport == nil {
 		t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 1 << 16}
+		if o.TLS != nil && o.RootCAs != nil {
+			t.DialTLSContext = dialTLS(o.TLS, o.RootCAs)
+		}
 		c.http.Transport, c.close = t, t.CloseIdleConnections
 	}
-	c.authorize = authorization(o.User, o.Password, o.Token)
+	c.authorize = authorization(o.User, o.Token != "", now(o.PasswordNow, o.Password), now(o.TokenNow, o.Token))
 	c.opts.Password, c.opts.Token = "", ""
 	// Credentials go to the addresses of the options and nowhere else.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -166,14 +178,32 @@ func New(o *Options) (*Client, error) {
 }
 
 // authorization returns what adds credentials to a request, if there are any.
-func authorization(user, password, token string) func(*http.Request) {
+func authorization(user string, bearer bool, password, token func() string) func(*http.Request) {
 	switch {
 	case user != "":
-		return func(r *http.Request) { r.SetBasicAuth(user, password) }
-	case token != "":
-		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+		return func(r *http.Request) { r.SetBasicAuth(user, password()) }
+	case bearer:
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token()) }
 	}
 	return func(*http.Request) {}
+}
+
+// now is a secret that may change, or first where it does not.
+func now(f func() string, first string) func() string {
+	if f != nil {
+		return f
+	}
+	return func() string { return first }
+}
+
+// dialTLS returns a http.Transport's DialTLSContext, which trusts the roots of when it is
+// called.
+func dialTLS(o *tls.Config, roots func() *x509.CertPool) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		trusting := o.Clone()
+		trusting.RootCAs, trusting.NextProtos = roots(), []string{"h2", "http/1.1"}
+		return (&tls.Dialer{Config: trusting}).DialContext(ctx, network, address) // the name is the address's
+	}
 }
 
 // ParseURL checks an address and returns it without a slash at its end. Its error

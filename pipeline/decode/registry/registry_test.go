@@ -3,6 +3,8 @@ package registry_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,8 +13,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -583,5 +587,42 @@ func TestOptions(t *testing.T) {
 		if _, err := registry.New(&tt.o); err == nil || err.Error() != tt.want {
 			t.Errorf("%v: got %v, want %s", tt.o.URLs, err, tt.want)
 		}
+	}
+}
+
+// A connection trusts the CAs, and a request has the password, of when it is made.
+func TestCredentialsOfNow(t *testing.T) {
+	t.Parallel()
+	s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x"}`, "/schemas/ids/2": `{"schema":"x"}`}}
+	srv := httptest.NewUnstartedServer(s)
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	good := x509.NewCertPool()
+	good.AddCert(srv.Certificate())
+	var roots atomic.Pointer[x509.CertPool]
+	roots.Store(x509.NewCertPool())
+	var password atomic.Int64
+	c := newClient(t, registry.Options{
+		URLs: []string{srv.URL}, Attempts: 1, User: "u", Password: "0", PasswordNow: func() string { return strconv.FormatInt(password.Load(), 10) },
+		TLS: &tls.Config{RootCAs: good, MinVersion: tls.VersionTLS12}, RootCAs: roots.Load,
+	})
+	if err := c.Fetch(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("Got %v without the CA, want that the certificate is not trusted", err)
+	}
+	roots.Store(good)
+	for id := range 2 {
+		password.Store(int64(id) + 1)
+		if err := c.Fetch(t.Context(), id+1); err != nil {
+			t.Error(err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	basic := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("u:"+password))
+	}
+	if diff := cmp.Diff([]string{basic("1"), basic("2")}, s.auth); diff != "" {
+		t.Errorf("credentials (-want +got):\n%s", diff)
 	}
 }
