@@ -113,18 +113,49 @@ func begunOf(rows []store.PartitionProgress, src *store.Source) (begun []int32, 
 	}
 	return begun, other, nil
 }
+// abandonChecks is how often it is looked, a second apart, whether a batch of a topic that was
+// made anew is ended: by a process that still runs it mostly is at once.
+const abandonChecks = 3
 
 // abandon stores what a topic that was created anew had unread, as far as this process has
-// seen its log: nobody can read it any more.
+// seen its log, and what processes that were killed had begun of it: nobody can read it any
+// more.
 func (p *Pipeline) abandon(ctx context.Context, former store.Source, rows []store.PartitionProgress) error {
+	var begun map[int32]begunBatch
+	for check := 0; ; check++ {
+		var err error
+		if begun, err = p.begun(ctx, former, rows); err != nil {
+			return fmt.Errorf("how far the old topic %s was begun: %w", former.Topic, err)
+		}
+		if len(begun) == 0 || check == abandonChecks {
+			break
+		}
+		if err := sleep(ctx, truncationWaits*p.retry); err != nil {
+			return err
+		}
+		if rows, err = p.storedOf(ctx, former.Topic); err != nil {
+			return err
+		}
+	}
 	for i := range rows {
 		r := &rows[i]
-		end := p.status.unread(&former, r.Partition)
-		if r.Source != former || end <= r.Progress.Next {
+		if r.Source != former {
 			continue
 		}
 		lost := r.Progress
+		end := p.status.unread(&former, r.Partition)
+		what := "offsets of the old topic were never read and are counted as lost"
+		if batch, ok := begun[r.Partition]; ok {
+			end = max(end, batch.until)
+			if lost.MappingVersion != batch.version {
+				lost.MappingVersion, lost.MappingFrom = batch.version, lost.Next
+			}
+			what = "offsets of the old topic were begun, by a process that was killed, or never read, and are counted as lost; the store may have a part of them"
+		}
 		n := end - lost.Next
+		if n <= 0 {
+			continue
+		}
 		lost.Skip(end, store.SkippedRecreated)
 		var b store.Batch
 		b.Advance(former, r.Partition, r.Progress.Next, lost)
@@ -135,9 +166,39 @@ func (p *Pipeline) abandon(ctx context.Context, former store.Source, rows []stor
 			return fmt.Errorf("store what topic %s had unread when it was made anew: %w", former.Topic, err)
 		}
 		p.status.abandon(former.Topic, r.Partition, n)
-		p.log.Warn("offsets of the old topic were never read and are counted as lost", "topic", former.Topic, "partition", r.Partition, "offset", r.Progress.Next, "next", end, "lost", n)
+		p.log.Warn(what, "topic", former.Topic, "partition", r.Partition, "offset", r.Progress.Next, "next", end, "lost", n)
 	}
 	return nil
+}
+
+// begunBatch is a batch that may be in the store in part.
+type begunBatch struct {
+	until   int64
+	version string // of the mapping
+}
+
+// begun returns, by partition, what of a topic is begun beyond the stored offsets, where the
+// engine's batches are not atomic.
+func (p *Pipeline) begun(ctx context.Context, src store.Source, rows []store.PartitionProgress) (map[int32]begunBatch, error) {
+	e, ok := p.opts.Engine.(store.BegunReader)
+	if !ok {
+		return nil, nil
+	}
+	all := map[int32]begunBatch{}
+	for i := range rows {
+		r := &rows[i]
+		if r.Source != src {
+			continue
+		}
+		until, version, err := e.BegunTo(ctx, &r.Source, r.Partition)
+		if err != nil {
+			return nil, err
+		}
+		if until > r.Progress.Next {
+			all[r.Partition] = begunBatch{until, version}
+		}
+	}
+	return all, nil
 }
 
 // startOffsets returns the first offset to apply of each partition.

@@ -256,7 +256,7 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 		}
 	}
 	if len(behind) > 0 {
-		begun, err := a.Begun.BegunTo(ctx, s, one.Partition)
+		begun, _, err := a.Begun.BegunTo(ctx, s, one.Partition)
 		if err != nil {
 			return nil, err
 		}

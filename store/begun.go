@@ -6,6 +6,7 @@ import "context"
 // (AtomicRow): of what is behind the stored offset, a part may be there.
 type BegunReader interface {
 	// BegunTo returns the offset up to which batches of a partition of s were begun by now,
-	// exclusive: the stored one or a later one. Absent = none was, or it is not known.
-	BegunTo(ctx context.Context, s *Source, partition int32) (int64, error)
+	// exclusive: the stored one or a later one. Absent = none was, or it is not known. version
+	// is that of the mapping by which what is behind the stored one was begun.
+	BegunTo(ctx context.Context, s *Source, partition int32) (until int64, version string, err error)
 }

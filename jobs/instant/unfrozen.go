@@ -105,11 +105,11 @@ func (u *Unfrozen) Before() cell.Timestamp { return u.before }
 func (u *Unfrozen) Progress() []store.PartitionProgress { return u.progress }
 
 // BegunTo implements store.BegunReader, as far as the engine does.
-func (u *Unfrozen) BegunTo(ctx context.Context, s *store.Source, partition int32) (int64, error) {
+func (u *Unfrozen) BegunTo(ctx context.Context, s *store.Source, partition int32) (until int64, version string, err error) {
 	if b, ok := u.engine.(store.BegunReader); ok {
 		return b.BegunTo(ctx, s, partition)
 	}
-	return store.Absent, nil
+	return store.Absent, "", nil
 }
 
 // Reopened reports whether ReopenUnfrozen has made u.

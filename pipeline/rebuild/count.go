@@ -30,7 +30,9 @@ func (r *Rebuild) Count(ctx context.Context) error {
 	ids := map[string][16]byte{}
 	report := &reporter{to: r.o.Progress}
 	for _, p := range r.partitions {
-		ids[p.own.Topic] = p.own.TopicID
+		if p.from < p.target { // it is of the topic that is there
+			ids[p.own.Topic] = p.own.TopicID
+		}
 		first := p.from
 		if p.stored != store.Absent {
 			first = p.progress.First

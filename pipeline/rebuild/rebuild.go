@@ -300,8 +300,8 @@ func (r *Rebuild) choose(ctx context.Context, stored []store.PartitionProgress, 
 // counted.
 func (r *Rebuild) check(stored []store.PartitionProgress) error {
 	for i := range stored {
-		if s := &stored[i].Source; s.Pipeline == r.o.Pipeline && !slices.Contains(r.o.Topics, s.Topic) {
-			if err := r.missing("the pipeline has applied topic %s, which is not among its topics any more", s.Topic); err != nil {
+		if s := &stored[i]; s.Source.Pipeline == r.o.Pipeline && !slices.Contains(r.o.Topics, s.Source.Topic) {
+			if err := r.gone(stored, s, "the pipeline has applied topic %s, which is not among its topics any more", s.Source.Topic); err != nil {
 				return err
 			}
 		}
@@ -360,8 +360,7 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 			return fmt.Errorf("topic %s: the brokers tell no topic id just now, and %x is stored: count again when they do", topic, own.TopicID)
 		}
 		if s.Source != live {
-			if err := r.missing("topic %s was made anew: of %d offsets that the pipeline has applied of the old one's partition %d, %d are counted again and the rest is gone",
-				topic, s.Progress.Next-s.Progress.First, s.Partition, r.counted(stored, s)); err != nil {
+			if err := r.gone(stored, s, "topic %s was made anew", topic); err != nil {
 				return err
 			}
 			continue
@@ -397,17 +396,24 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 	return nil
 }
 
-// counted returns how many offsets of a partition that the pipeline has applied, of any
-// topic, the rebuild has counted before.
-func (r *Rebuild) counted(stored []store.PartitionProgress, of *store.PartitionProgress) int64 {
-	own := of.Source
-	own.Pipeline = r.source
+// gone takes a partition that the pipeline has applied and of which nothing can be read any
+// more: what an unfinished rebuild has counted of it stays, and the rest is lost.
+func (r *Rebuild) gone(stored []store.PartitionProgress, of *store.PartitionProgress, why string, a ...any) error {
+	p := &partition{live: of.Source, own: of.Source, number: of.Partition, from: of.Progress.Next, target: of.Progress.Next, applied: of.Progress, stored: store.Absent}
+	p.own.Pipeline = r.source
+	counted := int64(0)
 	for i := range stored {
-		if s := &stored[i]; s.Source == own && s.Partition == of.Partition {
-			return s.Progress.Next - s.Progress.First
+		if s := &stored[i]; s.Source == p.own && s.Partition == p.number {
+			p.progress, p.stored = s.Progress, s.Progress.Next
+			p.from = max(p.from, p.stored)
+			counted = p.stored - p.progress.First - p.progress.Lost + p.progress.Skipped
 		}
 	}
-	return 0
+	r.partitions = append(r.partitions, p)
+	if applied := of.Progress.Next - of.Progress.First; counted < applied {
+		return r.missing(why+": of %d offsets of partition %d that were applied, %d are counted again and the rest is gone", append(a, applied, of.Partition, counted)...)
+	}
+	return nil
 }
 
 // missing is the error of records that Kafka does not have, unless that is
@@ -450,7 +456,7 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 			return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
 		}
 		if live.Next != own.Next {
-			return fmt.Errorf("switch pipeline %s: %w: %s was applied up to offset %d and counted up to %d", r.o.Pipeline, ErrBehind, p, live.Next, own.Next)
+			return fmt.Errorf("switch pipeline %s: %w: %s was applied up to offset %d and counted up to %d: stop the daemon and give the command again, which counts the rest", r.o.Pipeline, ErrBehind, p, live.Next, own.Next)
 		}
 	}
 	replacements := r.families.replacements()

@@ -353,7 +353,7 @@ func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []
 	} else {
 		counted := slices.ContainsFunc(all, func(o *standing) bool { return o.source == p.source && o.rebuilt != nil })
 		if counted {
-			return fmt.Errorf("%w: %s was begun since it was counted", store.ErrStale, p)
+			return fmt.Errorf("%w: %s was begun since the others were counted: stop the daemon and give the command again, which counts it", store.ErrStale, p)
 		}
 		kept := p.source
 		kept.Pipeline = rebuilt + keptSuffix
@@ -372,7 +372,7 @@ func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []
 		case s.next != s.until:
 			return false, &UnfinishedError{Source: p.source, Partition: p.number, Next: max(s.next, 0), Until: s.until, Version: s.version}
 		case p.rebuilt != nil && (s.next != p.rebuilt.next || p.rebuilt.until != p.rebuilt.next):
-			return false, fmt.Errorf("%w: %s was applied up to offset %d and counted up to %d", store.ErrStale, p, s.next, p.rebuilt.next)
+			return false, fmt.Errorf("%w: %s was applied up to offset %d and counted up to %d: stop the daemon and give the command again, which counts the rest", store.ErrStale, p, s.next, p.rebuilt.next)
 		}
 		s.becomes = becomes
 		return true, nil

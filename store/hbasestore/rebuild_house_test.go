@@ -2,7 +2,10 @@ package hbasestore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -348,6 +351,82 @@ func TestSwitchRefuses(t *testing.T) {
 	}
 	if err := hold.SwitchRebuild(ctx, "views~4", []store.FamilyReplacement{{Table: "raw", Family: "e"}}); !errors.Is(err, store.ErrInvalidSchema) {
 		t.Errorf("Got %v of an ordinary family, want ErrInvalidSchema", err)
+	}
+}
+
+// failing is an engine that takes so many batches, each whole.
+type failing struct {
+	*Store
+	left atomic.Int64
+}
+
+func (e *failing) Apply(ctx context.Context, b *store.Batch) error {
+	if e.left.Add(-1) < 0 {
+		return store.ErrRefused
+	}
+	return e.Store.Apply(context.WithoutCancel(ctx), b)
+}
+
+// TestSwitchOfATopicMadeAnew: what a rebuild had counted of a topic before it was made anew is
+// switched to, where the loss of the rest is accepted.
+func TestSwitchOfATopicMadeAnew(t *testing.T) {
+	t.Parallel()
+	for batches := range 9 {
+		h := newHouse(t)
+		e := dial(t, nil, newGateway(t, nil, false))
+		h.tables(e)
+		h.produce(60)
+		h.ingest(e, 0)
+		ctx := t.Context()
+		o := &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, BatchRecords: 5, AcceptLoss: true, Holder: store.RebuildHolder{TakeOver: true}}
+		cut := &failing{Store: e}
+		cut.left.Store(int64(batches))
+		o.Engine = cut
+		r, err := rebuild.Open(ctx, o)
+		if err == nil {
+			err = r.Count(ctx)
+		}
+		if !errors.Is(err, store.ErrRefused) {
+			t.Fatalf("Got %v of a count that was cut off", err)
+		}
+		all, err := store.AllProgress(ctx, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int64{}
+		for i := range all {
+			if all[i].Source.Pipeline != "views~1" {
+				continue
+			}
+			for offset := range all[i].Progress.Next {
+				if page, ok := h.rows[fmt.Sprintf("r%d-%d", all[i].Partition, offset)]; ok {
+					want[page]++
+				}
+			}
+		}
+		cluster := h.broker.Cluster()
+		if err := errors.Join(cluster.DeleteTopic("views"), cluster.CreateTopic("views", housePartitions, nil)); err != nil {
+			t.Fatal(err)
+		}
+		o.Engine, o.RemoveUnused = e, true
+		if r, err = rebuild.Open(ctx, o); err == nil {
+			err = r.Count(ctx)
+		}
+		if err == nil {
+			err = r.Switch(ctx)
+		}
+		if err != nil {
+			t.Errorf("after %d batches: %v", batches, err)
+			continue
+		}
+		got := map[string]int64{}
+		sc := e.Scan(ctx, &store.Scan{Table: "counts"})
+		for sc.Next() {
+			got[string(sc.Row().Key)] = int64(binary.BigEndian.Uint64(sc.Row().Cells[0].Value))
+		}
+		if d := cmp.Diff(want, got); d != "" || errors.Join(sc.Err(), sc.Close()) != nil {
+			t.Errorf("after %d batches: %v (-counted +served):\n%s", batches, sc.Err(), d)
+		}
 	}
 }
 

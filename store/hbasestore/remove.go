@@ -477,6 +477,9 @@ func (r *remover) removeOwn(ctx context.Context, s span, row, column []byte, par
 // partition another one meanwhile, the deletes are of cells that it retires, with a
 // timestamp above all floors, and clear finds no floor, or another number, and leaves it.
 // What a journal has counted under its number since a rebuild was begun no switch changes.
+//
+// Its error wraps store.ErrTableNotEnabled where all is done but what is in tables that are
+// disabled, which is in nobody's way elsewhere.
 func (r *remover) finish(ctx context.Context) error {
 	owners, err := r.owners(ctx)
 	if err != nil {
@@ -484,6 +487,7 @@ func (r *remover) finish(ctx context.Context) error {
 	}
 	marked := map[span][]*owner{}
 	var spans []span
+	var disabled []error
 	for _, from := range sortedSources(owners) {
 		o := owners[from]
 		for _, f := range o.floors {
@@ -510,7 +514,11 @@ func (r *remover) finish(ctx context.Context) error {
 		case err != nil:
 			return err
 		case d.Family(s.family) != nil:
-			if _, err := r.delete(ctx, s, up, nil); err != nil {
+			switch _, err := r.delete(ctx, s, up, nil); {
+			case errors.Is(err, store.ErrTableNotEnabled):
+				disabled = append(disabled, fmt.Errorf("what a removal that was cut off has left in table %s, family %s, is removed by the next one once the table is enabled: %w", s.table, s.family, err))
+				continue
+			case err != nil:
 				return err
 			}
 		}
@@ -518,7 +526,7 @@ func (r *remover) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(disabled...)
 }
 
 // spans returns the families of a range, as spans, and which of them are DISTINCT ones.
@@ -574,13 +582,15 @@ func (s *Store) removing(ctx context.Context, what string, cr *store.CounterRang
 	defer end()
 	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: patience}
 	spans, distinct, err := r.spans(ctx, cr)
+	var errs []error
 	if err == nil && first != nil {
-		err = first(r, ctx)
+		if err = first(r, ctx); errors.Is(err, store.ErrTableNotEnabled) {
+			errs, err = append(errs, err), nil
+		}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s counters: %w", what, err)
 	}
-	var errs []error
 	for i := range spans {
 		n, err := f(r, ctx, spans[i], distinct[i])
 		sum += n

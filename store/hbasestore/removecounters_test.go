@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -350,6 +351,46 @@ func TestRemoveIsFinished(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRemoveBesideDisabled: what a removal that was cut off has left in a table that is
+// disabled keeps no other table's counters, and goes when the table is enabled.
+func TestRemoveBesideDisabled(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, func(o *Options) { o.silence = time.Millisecond }, g)
+	createCounted(t, s)
+	n := store.NewFamily("n")
+	n.Counter = true
+	if err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "other", Families: []store.FamilyDescriptor{n}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), increments(0, store.Absent, "v1", [2]string{"a", "x"})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RemoveCounters(g.cutOff(t, 1, fault{dropBefore: true}, "deleteSingle", "mutateRow"), columns("", "")); err == nil {
+		t.Fatal("Got no error of a removal that was cut off")
+	}
+	g.inject(nil)
+	if err := s.DisableTable(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	m := cell.Mutation{Table: "other", Row: []byte("r")}
+	m.Increment("n", []byte("x"), 1)
+	if _, err := s.MutateRow(t.Context(), nil, &m); err != nil {
+		t.Fatal(err)
+	}
+	other := &store.CounterRange{Table: "other"}
+	if n, err := s.RemoveCounters(t.Context(), other); n != 1 || !errors.Is(err, store.ErrTableNotEnabled) || !strings.Contains(err.Error(), "left in table c, family n") {
+		t.Errorf("Got %d, %v, want the counter removed, and what is left elsewhere named", n, err)
+	}
+	if err := s.EnableTable(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.RemoveCounters(t.Context(), other); n != 0 || err != nil {
+		t.Errorf("Got %d, %v, want the rest finished", n, err)
+	}
+	wantSums(t, s)
 }
 
 // countedAgain returns a table of which partition 0 was counted again, up to where it stands,

@@ -16,14 +16,14 @@ import (
 var _ store.BegunReader = (*Store)(nil)
 
 // BegunTo implements store.BegunReader.
-func (s *Store) BegunTo(ctx context.Context, src *store.Source, partition int32) (int64, error) {
+func (s *Store) BegunTo(ctx context.Context, src *store.Source, partition int32) (until int64, version string, err error) {
 	ctx, end, err := s.begin(ctx, false)
 	if err != nil {
-		return store.Absent, fmt.Errorf("how far batches were begun: %w", err)
+		return store.Absent, "", fmt.Errorf("how far batches were begun: %w", err)
 	}
 	defer end()
 	at, err := s.exact.load(ctx, store.AppendSourceRow(nil, src, partition))
-	return at.until, err
+	return at.until, at.version, err
 }
 
 // Settled returns a mark that changes whenever a batch with progress, or an entry of a

@@ -3,6 +3,8 @@ package hbasestore
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"sluice/store"
 )
@@ -122,7 +124,14 @@ type UnfinishedError struct {
 
 // Error says what is unfinished and what can be done.
 func (e *UnfinishedError) Error() string {
+	if name, number, ok := strings.Cut(e.Source.Pipeline, mark); ok {
+		if _, err := strconv.Atoi(number); err == nil {
+			return fmt.Sprintf("hbasestore: pipeline %s, %s/%d: a rebuild was cut off while it counted offsets %d to %d: finish it with --switch or --discard of \"ingest replay rebuild %s\"",
+				name, e.Source.Topic, e.Partition, e.Next, e.Until-1, name)
+		}
+	}
 	return fmt.Sprintf("hbasestore: pipeline %s, %s/%d: offsets %d to %d were begun with mapping version %s, by a process that was killed or still runs, and HBase may have a part of them: "+
-		"where it runs stop it, which leaves nothing unfinished where it may drain; where it was killed start once with that mapping, so that they are finished, then with another one",
+		"where it runs stop it, which leaves nothing unfinished where it may drain; where it was killed start once with that mapping, so that they are finished, then with another one; "+
+		"where the topic was deleted make it anew and start with on_topic_change: new_incarnation, which gives them up",
 		e.Source.Pipeline, e.Source.Topic, e.Partition, e.Next, e.Until-1, e.Version)
 }
