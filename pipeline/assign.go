@@ -113,6 +113,7 @@ func begunOf(rows []store.PartitionProgress, src *store.Source) (begun []int32, 
 	}
 	return begun, other, nil
 }
+
 // abandonChecks is how often it is looked, a second apart, whether a batch of a topic that was
 // made anew is ended: by a process that still runs it mostly is at once.
 const abandonChecks = 3
