@@ -57,6 +57,7 @@ var packages = map[string][]string{
 	"jobs": {
 		"cell", "region", "store", "counters",
 		"jobs/arrowfile", "jobs/columnar", "jobs/instant", "jobs/join", "jobs/parquetfile", "jobs/rowsort", "jobs/schedule", "jobs/spill", "jobs/target", "jobs/work",
+		"internal/turns",
 	},
 
 	"jobs/columnar/columnartest": {"jobs/columnar", "internal/turns"},
