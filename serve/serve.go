@@ -98,6 +98,8 @@ type Options struct {
 	MayAlter func(ctx context.Context, d *store.TableDescriptor) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
+	// Flight returns what the Arrow Flight server does; nil = there is none.
+	Flight func() FlightStatus
 	// Memory returns what the pipelines hold together; nil = nothing.
 	Memory func() MemoryStatus
 	// Version is shown by /version and as sluice_build_info.
