@@ -40,13 +40,7 @@ func (t *TLS) load() (*tls.Config, error) {
 // the files hold, and none where the server would not take it, as of a Config's
 // Certificates.
 func clientCertificate(certFile, keyFile string) (func(*tls.CertificateRequestInfo) (*tls.Certificate, error), error) {
-	pair, err := reread.New(func() (*tls.Certificate, error) {
-		p, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil && isEncrypted(keyFile) {
-			err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
-		}
-		return &p, err
-	}, certFile, keyFile)
+	pair, err := reread.New(readPair(certFile, keyFile), certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +51,17 @@ func clientCertificate(certFile, keyFile string) (func(*tls.CertificateRequestIn
 		}
 		return p, nil
 	}, nil
+}
+
+// readPair returns what reads a certificate and its key.
+func readPair(certFile, keyFile string) func() (*tls.Certificate, error) {
+	return func() (*tls.Certificate, error) {
+		p, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil && isEncrypted(keyFile) {
+			err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
+		}
+		return &p, err
+	}
 }
 
 // isEncrypted reports whether the file holds a private key in PEM form that is encrypted: by
