@@ -56,18 +56,7 @@ func readRoots(file string) (*x509.CertPool, error) {
 // Certificates.
 func clientCertificate(setting, certFile, keyFile string, files *Renewed) (func(*tls.CertificateRequestInfo) (*tls.Certificate, error), error) {
 	pair, err := renewed(files, setting, func() (*reread.Value[*tls.Certificate], error) {
-		return reread.New(func() (*tls.Certificate, error) {
-			p, err := tls.LoadX509KeyPair(certFile, keyFile)
-			var named *fs.PathError
-			switch {
-			case err == nil || errors.As(err, &named):
-			case !isEncrypted(keyFile):
-				err = fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
-			default:
-				err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
-			}
-			return &p, err
-		}, certFile, keyFile)
+		return reread.New(readPair(certFile, keyFile), certFile, keyFile)
 	})
 	if err != nil {
 		return nil, err
@@ -79,6 +68,22 @@ func clientCertificate(setting, certFile, keyFile string, files *Renewed) (func(
 		}
 		return p, nil
 	}, nil
+}
+
+// readPair returns what reads a certificate and its key.
+func readPair(certFile, keyFile string) func() (*tls.Certificate, error) {
+	return func() (*tls.Certificate, error) {
+		p, err := tls.LoadX509KeyPair(certFile, keyFile)
+		var named *fs.PathError
+		switch {
+		case err == nil || errors.As(err, &named):
+		case !isEncrypted(keyFile):
+			err = fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
+		default:
+			err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
+		}
+		return &p, err
+	}
 }
 
 // isEncrypted reports whether the file holds a private key in PEM form that is encrypted: by

@@ -42,6 +42,9 @@ type Config struct {
 	SchemaRegistry SchemaRegistry `yaml:"schema_registry"`
 	// Serve is the HTTP server of the daemon.
 	Serve Serve `yaml:"serve"`
+	// Flight is the Arrow Flight server of the daemon, from which the rows of export
+	// jobs are read without files: docs/flight.md.
+	Flight Flight `yaml:"flight"`
 	// Tables are created when they do not exist yet. A table that exists is
 	// never altered: a difference is an error that names it. A name that ends
 	// with * is a template: of it, pipelines create the tables that records need

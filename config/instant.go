@@ -197,6 +197,12 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 	return openRunInstant(ctx, c, e, d, id, api.MaxLease, log)
 }
 
+// OpenHeldInstant is OpenRunInstant of a new instant for readers that end with this process:
+// what a killed one leaves is removed some minutes later.
+func OpenHeldInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, log *slog.Logger) (*Instant, error) {
+	return openRunInstant(ctx, c, e, d, "", api.DefaultLease, log)
+}
+
 func openRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, lease time.Duration, log *slog.Logger) (*Instant, error) {
 	in := &Instant{Engine: e, log: log}
 	if !freezes(e) {

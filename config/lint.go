@@ -44,6 +44,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintBackups(d, report)
 	c.lintBuckets(d, report)
 	c.lintHBase(d, report)
+	c.lintFlight(d, report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
 	}
@@ -82,8 +83,7 @@ func (c *Config) lintConnections(report reporter) {
 	if c.Memory < 16<<20 {
 		report("memory", "", "memory is %v, must be at least 16MiB", c.Memory)
 	}
-	_, port, err := net.SplitHostPort(c.Serve.Listen)
-	if n, numErr := strconv.Atoi(port); err != nil || errors.Is(numErr, strconv.ErrRange) || numErr == nil && (n < 0 || n > math.MaxUint16) { // "http" is a port, too
+	if !isListen(c.Serve.Listen) {
 		report("serve.listen", "write host:port, such as 127.0.0.1:8087", "serve.listen is not an address to listen on")
 	}
 	if !isBearer(string(c.Serve.Token)) {

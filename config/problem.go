@@ -55,6 +55,10 @@ func (p Problems) sorted() Problems {
 	return slices.Compact(p)
 }
 
+// DidYouMean returns a hint that names the candidate nearest to name, or all of
+// them where none is near and they are few.
+func DidYouMean(name string, candidates []string) string { return didYouMean(name, candidates) }
+
 // didYouMean returns a hint that names the candidate nearest to name, or all of
 // them where none is near and they are few.
 func didYouMean(name string, candidates []string) string {

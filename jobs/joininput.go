@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
@@ -54,6 +55,8 @@ type tableInput struct {
 	scanner store.Scanner // of the current scan; nil = none
 	stored  storedRows    // of it
 	pacing  pacing
+	most    int // bytes of values after which a batch is full; 0 = columnar's bound alone
+	turn    turns.Turn
 
 	gauge  gauge
 	splits []instant.Split // of the scans to do; nil = rows are looked up
@@ -140,7 +143,7 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		if err := t.fill(); err != nil {
 			return nil, err
 		}
-		if t.builder.Full() {
+		if t.full() {
 			return t.builder.Batch(), nil
 		}
 		err := errors.Join(t.scanner.Err(), t.scanner.Close())
@@ -174,8 +177,12 @@ func (t *tableInput) fill() (err error) {
 		}
 		return nil
 	}
-	for !t.builder.Full() && err == nil {
-		if !t.stored.next(t.scanner, columnar.DefaultBatchRows-t.builder.Batch().Rows()) {
+	for n := 0; !t.full() && err == nil; n++ {
+		packed := t.stored.next(t.scanner, columnar.DefaultBatchRows-t.builder.Batch().Rows())
+		if packed || n%packedRows == 0 {
+			t.turn.Give()
+		}
+		if !packed {
 			if !t.scanner.Next() {
 				return nil
 			}
@@ -198,6 +205,12 @@ func (t *tableInput) fill() (err error) {
 		t.gauge.reached(t.ctx, t.split, last)
 	}
 	return err
+}
+
+// full reports that the batch is to be taken.
+func (t *tableInput) full() bool {
+	b := t.builder.Batch()
+	return t.builder.Full() || t.most > 0 && b.Rows() > 0 && b.Bytes() >= t.most
 }
 
 // part returns what part of the table was read, and what it weighs.

@@ -19,6 +19,7 @@ const (
 // would wait.
 type boundedListener struct {
 	net.Listener
+	what   string // they are of
 	log    *slog.Logger
 	taken  chan struct{} // a token for each open connection
 	closed chan struct{}
@@ -27,7 +28,15 @@ type boundedListener struct {
 }
 
 func newBoundedListener(l net.Listener, n int, log *slog.Logger) *boundedListener {
-	return &boundedListener{Listener: l, log: log, taken: make(chan struct{}, n), closed: make(chan struct{})}
+	return &boundedListener{Listener: l, what: "HTTP", log: log, taken: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+// BoundedListener returns a listener of l that has at most n connections open, of what is
+// named; others wait until one is closed. Of two goroutines none may accept beside the other.
+func BoundedListener(l net.Listener, n int, what string, log *slog.Logger) net.Listener {
+	b := newBoundedListener(l, n, log)
+	b.what = what
+	return b
 }
 
 // Accept waits for a connection, and before that until there may be another one. It is not
@@ -38,7 +47,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	default:
 		if now := time.Now(); now.Sub(l.warned) >= fullPause {
 			l.warned = now
-			l.log.Warn("as many HTTP connections are open as may be: others wait until one is closed; "+
+			l.log.Warn("as many "+l.what+" connections are open as may be: others wait until one is closed; "+
 				"find who keeps them, or raise the limit of open files (ulimit -n)", "connections", cap(l.taken))
 		}
 		select {

@@ -40,6 +40,8 @@ type descriptions struct {
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	exportOrdered, exportOrders, exportHeld                        *prometheus.Desc
+	flightHeld, flightOpened, flightSending, flightStreams         *prometheus.Desc
+	flightRows, flightBytes, flightRefused                         *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
@@ -115,6 +117,14 @@ func newDescriptions() *descriptions {
 		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
 		exportHeld:    describe("export_directory_held_seconds", "For how long a look at the job's directory has gone on; 0 where none does. A disk that does not answer holds it up.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
+
+		flightHeld:    describe("flight_held", "Flights of the Arrow Flight server that are held, each with an instant of the store."),
+		flightOpened:  describe("flight_opened_total", "Flights that were opened."),
+		flightSending: describe("flight_sending", "Parts of flights that are being sent."),
+		flightStreams: describe("flight_streams_total", "Parts of flights that were sent, by result: ok, cancelled (by the client, or as the flight ended), failed.", "result"),
+		flightRows:    describe("flight_rows_total", "Rows sent in flights."),
+		flightBytes:   describe("flight_bytes_total", "Bytes of record batches sent in flights."),
+		flightRefused: describe("flight_refused_total", "Calls of the Arrow Flight server that were refused, by reason: token, ticket (unknown, or over), job (unknown), flights and streams (as many as may be).", "reason"),
 
 		commits:        describe("store_commits_total", "Commits to disk."),
 		bulkCommits:    describe("store_bulk_commits_total", "Commits past the log, as tables of their own."),
@@ -201,6 +211,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if f := c.s.o.Unreadable; f != nil {
 		e.gauge(c.d.unreadable, float64(f()))
+	}
+	if f := c.s.o.Flight; f != nil {
+		c.flight(e, f())
 	}
 	if f := c.s.o.Memory; f != nil {
 		m := f()
@@ -393,6 +406,20 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	}
 	flag(c.d.exportPaused, x.Schedule.Paused)
 	flag(c.d.exportWorking, !x.Schedule.Working.IsZero())
+}
+
+func (c *collector) flight(e emitter, f FlightStatus) {
+	e.gauge(c.d.flightHeld, float64(f.Held))
+	e.counter(c.d.flightOpened, float64(f.Opened))
+	e.gauge(c.d.flightSending, float64(f.Sending))
+	for result, n := range f.Streams {
+		e.counter(c.d.flightStreams, float64(n), result)
+	}
+	e.counter(c.d.flightRows, float64(f.Rows))
+	e.counter(c.d.flightBytes, float64(f.Bytes))
+	for reason, n := range f.Refused {
+		e.counter(c.d.flightRefused, float64(n), reason)
+	}
 }
 
 func (c *collector) store(e emitter, s *StoreStatus) {

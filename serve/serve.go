@@ -102,6 +102,8 @@ type Options struct {
 	// Unreadable returns how many certificates that have been replaced cannot be read; nil =
 	// it is not known.
 	Unreadable func() int
+	// Flight returns what the Arrow Flight server does; nil = there is none.
+	Flight func() FlightStatus
 	// Memory returns what the pipelines hold together; nil = nothing.
 	Memory func() MemoryStatus
 	// Version is shown by /version and as sluice_build_info.

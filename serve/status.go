@@ -132,6 +132,18 @@ type ScheduleStatus struct {
 	History []api.ExportRun             `json:"history"` // the newest first
 }
 
+// FlightStatus is what the Arrow Flight server does now and has done since the process
+// started.
+type FlightStatus struct {
+	Held    int              `json:"held"`    // flights, each of which holds an instant of the store
+	Opened  int64            `json:"opened"`  // flights
+	Sending int              `json:"sending"` // streams, each of a part of a flight
+	Streams map[string]int64 `json:"streams"` // that have ended, by result: ok, cancelled, failed
+	Rows    int64            `json:"rows"`    // sent
+	Bytes   int64            `json:"bytes"`   // sent
+	Refused map[string]int64 `json:"refused"` // calls, by reason: token, ticket, job, flights, streams
+}
+
 // MemoryStatus is the memory that all pipelines share.
 type MemoryStatus struct {
 	Limit int64 // bytes

@@ -41,6 +41,7 @@ type daemon struct {
 	records   sync.Mutex // held while a run that was made by hand is recorded
 	server    *serve.Server
 	listener  net.Listener
+	flights   *flights     // nil = there is no Flight server
 	forget    func() error // removes the endpoint file
 }
 
@@ -104,7 +105,11 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		}
 		d.pipelines = append(d.pipelines, p)
 	}
-	return d, d.listen()
+	if err := d.listen(); err != nil {
+		return nil, err
+	}
+	d.flights, err = d.openFlights()
+	return d, err
 }
 
 // refuseHalf refuses a store that export copy has not copied whole: its pipelines would
@@ -175,7 +180,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus,
+		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Flight: d.flightStatus(), Memory: d.memoryStatus,
 		Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport,
 		MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, Unreadable: d.cfg.Renewed().Unreadable, Version: cli.Version(), Logger: d.log,
 	})
@@ -183,7 +188,7 @@ func (d *daemon) listen() (err error) {
 		return err
 	}
 	if d.listener, err = net.Listen("tcp", d.cfg.Serve.Listen); err != nil {
-		return listenError(err)
+		return listenError("serve.listen", err)
 	}
 	if dir != "" {
 		if d.forget, err = serve.WriteEndpoint(dir, d.server.Endpoint(d.listener.Addr().String())); err != nil {
@@ -211,11 +216,11 @@ func refusedAmidRebuild(err error) error {
 }
 
 // listenError names the setting, and says what to look at where the port is taken.
-func listenError(err error) error {
+func listenError(setting string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("serve.listen: %w; is another daemon using the port?", err)
+		return fmt.Errorf("%s: %w; is another daemon using the port?", setting, err)
 	}
-	return fmt.Errorf("serve.listen: %w", err)
+	return fmt.Errorf("%s: %w", setting, err)
 }
 
 // untilStopped returns a context that ends with ctx, or where the embedded store has stopped
@@ -250,6 +255,11 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	flying, stopFlights := context.WithCancel(ctx) // streams end at once, and are asked for anew
+	defer stopFlights()
+	if d.flights != nil {
+		group.Go(func() error { return d.flights.server.Run(flying, d.flights.listener) })
+	}
 	scheduled := make(chan struct{})
 	go func() { // ends soon after ctx; awaited below
 		defer close(scheduled)
@@ -264,6 +274,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		defer stopServing()
+		defer stopFlights()
 		err := d.runPipelines(ctx)
 		if err == nil {
 			<-scheduled // the server shows how the exports end
@@ -329,6 +340,11 @@ func (d *daemon) close() error {
 	}
 	if d.listener != nil {
 		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if d.flights != nil {
+		if err := d.flights.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

@@ -17,7 +17,7 @@ func TestListenError(t *testing.T) {
 	defer taken.Close()
 	_, inUse := net.Listen("tcp", taken.Addr().String())
 	for err, hint := range map[error]bool{inUse: true, &net.OpError{Op: "listen", Net: "tcp", Err: syscall.EADDRNOTAVAIL}: false} {
-		if got := listenError(err).Error(); !strings.HasPrefix(got, "serve.listen: listen tcp") || strings.Contains(got, "another daemon") != hint {
+		if got := listenError("serve.listen", err).Error(); !strings.HasPrefix(got, "serve.listen: listen tcp") || strings.Contains(got, "another daemon") != hint {
 			t.Errorf("Got %q, want serve.listen, and another daemon: %v", got, hint)
 		}
 	}

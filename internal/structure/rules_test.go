@@ -58,6 +58,7 @@ var packages = map[string][]string{
 	"jobs": {
 		"cell", "region", "store", "counters",
 		"jobs/arrowfile", "jobs/columnar", "jobs/iceberg", "jobs/instant", "jobs/join", "jobs/parquetfile", "jobs/rowsort", "jobs/schedule", "jobs/spill", "jobs/target", "jobs/work",
+		"internal/turns",
 	},
 
 	"jobs/columnar/columnartest": {"jobs/columnar", "internal/turns"},
@@ -69,6 +70,7 @@ var packages = map[string][]string{
 	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/lastknown", "internal/openfiles"},
 
 	"serve/checkpoint": {"store", "serve/api", "internal/overdue"},
+	"serve/flight":     {"cell", "region", "store", "jobs", "jobs/columnar", "jobs/instant", "serve/api"},
 
 	"serve/servetest": {"serve", "serve/api"},
 
@@ -154,11 +156,12 @@ var libraries = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kgo":      {},
 	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode", "jobs/parquetfile"}, // codecs of record batches, of payloads, and of pages
 	"github.com/pierrec/lz4/v4":             {"pipeline/kafka", "jobs/parquetfile"},
-	"github.com/andybalholm/brotli":         {"jobs/parquetfile"}, // parquet-go's
-	"google.golang.org/protobuf":            {"pipeline/decode"},  // descriptors; the messages are read by our own code
+	"github.com/andybalholm/brotli":         {"jobs/parquetfile"},                // parquet-go's
+	"google.golang.org/protobuf":            {"pipeline/decode", "serve/flight"}, // descriptors, and messages of Flight; payloads are read by our own code
+	"google.golang.org/grpc":                {"serve/flight"},
 	"github.com/expr-lang/expr":             {"pipeline/mapping"},
 	"github.com/cespare/xxhash/v2":          {"pipeline", "rowkey"}, // fingerprints of records, hashes in keys
-	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join"},
+	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join", "serve/flight"},
 	"github.com/parquet-go/parquet-go":      {"jobs/parquetfile"},
 	"github.com/robfig/cron/v3":             {"jobs/schedule"},
 	"github.com/prometheus/client_golang":   {"serve"},

@@ -11,7 +11,7 @@ import (
 	"sluice/serve/api"
 )
 
-// Fill sets o's clock and its functions Pipelines, Exports, Unreadable, Memory and StoreStatus.
+// Fill sets o's clock and its functions Pipelines, Exports, Unreadable, Flight, Memory and StoreStatus.
 func Fill(o *serve.Options) {
 	now := time.Unix(2e9, 0)
 	h := func(scale float64) serve.Histogram {
@@ -42,6 +42,11 @@ func Fill(o *serve.Options) {
 		}}
 	}
 	o.Unreadable = func() int { return 24 }
+	o.Flight = func() serve.FlightStatus {
+		return serve.FlightStatus{
+			Held: 121, Opened: 122, Sending: 123, Streams: map[string]int64{"ok": 124}, Rows: 125, Bytes: 126, Refused: map[string]int64{"token": 127},
+		}
+	}
 	o.Memory = func() serve.MemoryStatus {
 		return serve.MemoryStatus{Limit: 100, Parts: []serve.MemoryPart{{Part: "fetched", Bytes: 21, Limit: 17}, {Part: "decoded", Bytes: 22, Limit: 17}, {Part: "buffered", Bytes: 23, Limit: 66}}}
 	}
