@@ -21,6 +21,8 @@ const (
 func Tell(log *slog.Logger, what string, args ...any) (done func()) {
 	begun := time.Now()
 	w := &watch{log: log.With(args...).With("what", what), begun: begun}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(After, w.tell)
 	return w.end
 }
