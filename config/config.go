@@ -157,11 +157,11 @@ type HBase struct {
 	// bytes each, so that they need not be read before they are written.
 	CounterCache int `yaml:"counter_cache" default:"200000"`
 	// MaxCell is the largest cell, key included, that the gateways send: their
-	// hbase.client.keyvalue.maxsize.
+	// hbase.client.keyvalue.maxsize. 16 KiB at least.
 	MaxCell Size `yaml:"max_cell" default:"10MiB"`
 	// MaxFrame is the largest request that framed gateways take, which end the
 	// connection at a larger one: their
-	// hbase.regionserver.thrift.framed.max_frame_size_in_mb.
+	// hbase.regionserver.thrift.framed.max_frame_size_in_mb. 16 KiB at least.
 	MaxFrame Size `yaml:"max_frame" default:"2MiB"`
 }
 

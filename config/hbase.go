@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"sluice/store"
+	"sluice/store/hbasestore"
 )
 
 // defaultGateway is where HBase's Thrift2 gateway listens by default, beside the process.
@@ -38,6 +39,14 @@ func (c *Config) lintHBase(d *decoder, report reporter) {
 	}{{"connections", h.Connections < 1}, {"call_timeout", h.CallTimeout <= 0}, {"retry_timeout", h.RetryTimeout <= 0}, {"counter_cache", h.CounterCache < 1}, {"max_cell", h.MaxCell <= 0}, {"max_frame", h.MaxFrame <= 0}} {
 		if v.low {
 			report("store.hbase."+v.name, "", "%s must be more than 0", v.name)
+		}
+	}
+	for _, v := range [...]struct {
+		name string
+		size Size
+	}{{"max_cell", h.MaxCell}, {"max_frame", h.MaxFrame}} {
+		if v.size > 0 && v.size < hbasestore.MinCellBytes {
+			report("store.hbase."+v.name, "", "%s must be %v or more, which rows of the store's own need", v.name, Size(hbasestore.MinCellBytes))
 		}
 	}
 	if c.Store.Engine != "hbase" {

@@ -130,6 +130,10 @@ func TestProblems(t *testing.T) {
 			`f.yaml:1:67: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
 			`f.yaml:2:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`,
 		}},
+		{"cells that are too small for HBase's tables", "store: {engine: hbase, hbase: {max_cell: 4KiB, max_frame: 16383}}\n" + tables, []string{
+			`f.yaml:1:42: max_cell must be 16KiB or more, which rows of the store's own need`,
+			`f.yaml:1:59: max_frame must be 16KiB or more, which rows of the store's own need`,
+		}},
 		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s, max_cell: 0}}\n" + tables, []string{
 			`f.yaml:1:65: call_timeout must be more than 0`,
 			`f.yaml:1:79: max_cell must be more than 0`,

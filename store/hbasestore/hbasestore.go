@@ -39,6 +39,10 @@ import (
 	"sluice/store"
 )
 
+// MinCellBytes is the least that Options.MaxCellBytes and MaxFrameBytes may be: a redrive's
+// journal writes what it decides with 4 KiB more, and dead letters carry their record.
+const MinCellBytes = 16 << 10
+
 // Options says how to reach the gateways. The zero values of all but Addresses are
 // defaults.
 type Options struct {
@@ -140,6 +144,11 @@ func (o *Options) Validate() error {
 	} {
 		if v.n < 0 {
 			return fmt.Errorf("%w: %s is negative", store.ErrInvalidArgument, v.name)
+		}
+	}
+	for name, n := range map[string]int{"MaxFrameBytes": o.MaxFrameBytes, "MaxCellBytes": o.MaxCellBytes} {
+		if n > 0 && n < MinCellBytes {
+			return fmt.Errorf("%w: %s is %d, below %d, which rows of the store's own need", store.ErrInvalidArgument, name, n, MinCellBytes)
 		}
 	}
 	return nil

@@ -463,6 +463,8 @@ func TestOpen(t *testing.T) {
 		{"user and password", Options{Addresses: []string{"me:hunter2@localhost:9090"}}, store.ErrInvalidArgument},
 		{"negative", Options{Addresses: []string{"localhost:9090"}, Connections: -1}, store.ErrInvalidArgument},
 		{"negative cells", Options{Addresses: []string{"localhost:9090"}, MaxCellBytes: -1}, store.ErrInvalidArgument},
+		{"small cells", Options{Addresses: []string{"localhost:9090"}, MaxCellBytes: MinCellBytes - 1}, store.ErrInvalidArgument},
+		{"small frames", Options{Addresses: []string{"localhost:9090"}, MaxFrameBytes: 1}, store.ErrInvalidArgument},
 		{"nobody there", Options{Addresses: []string{nobody.Addr().String()}}, store.ErrTransient},
 		{"unframed to framed", Options{Addresses: []string{newGateway(t, nil, true).address()}}, store.ErrTransient},
 	} {
