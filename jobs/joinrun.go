@@ -132,7 +132,21 @@ func newJoinRun(o *JoinOptions) (*joinRun, error) {
 		Logger: o.Logger, Progress: o.Progress, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
 	}
 	r.kind, r.name = "join", r.Join.name
-	return r, r.start(r.Join.spec.Out)
+	if err := r.start(r.Join.spec.Out); err != nil {
+		return r, err
+	}
+	j := *r.Join
+	for i, side := range j.sides {
+		if side == nil {
+			continue
+		}
+		var err error
+		if j.sides[i], err = side.at(r.LogicalTime); err != nil {
+			return r, fmt.Errorf("join %s: %s side: %w", r.name, sideNames[i], err)
+		}
+	}
+	r.Join = &j
+	return r, nil
 }
 
 func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {

@@ -53,10 +53,11 @@ type Manifest struct {
 	PartitionBy   []string             `json:"partition_by,omitempty"` // columns that directories say and files have not
 	StartRow      string               `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string               `json:"stop_row"`
-	Families      []string             `json:"families"`         // read; empty = all
-	Filter        string               `json:"filter,omitempty"` // filter string, or JSON; empty = none
-	Where         []columnar.Predicate `json:"where,omitempty"`  // conditions on columns; empty = none
-	Join          *JoinInfo            `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
+	Families      []string             `json:"families"`             // read; empty = all
+	TimeRange     *ReadTimes           `json:"time_range,omitempty"` // of the cells that were read; nil = all
+	Filter        string               `json:"filter,omitempty"`     // filter string, or JSON; empty = none
+	Where         []columnar.Predicate `json:"where,omitempty"`      // conditions on columns; empty = none
+	Join          *JoinInfo            `json:"join,omitempty"`       // how two sides were joined; nil = a table was exported
 	// Incremental says what a run of an incremental job is; nil = of another.
 	Incremental *IncrementInfo `json:"incremental,omitempty"`
 	Files       []File         `json:"files"`  // by format, then key order
@@ -223,6 +224,11 @@ func (m *Manifest) validate() error {
 	}
 	if row := m.Consistency == ConsistencyRow; !row && m.Consistency != "" || row != (m.TimeBound > 0) || !row && len(m.Limits) > 0 {
 		return fmt.Errorf("consistency %q, time bound %d, %d limits", m.Consistency, m.TimeBound, len(m.Limits))
+	}
+	if m.TimeRange != nil {
+		if err := m.TimeRange.validate(); err != nil {
+			return err
+		}
 	}
 	if m.Incremental != nil {
 		if err := m.Incremental.validate(); err != nil {

@@ -62,6 +62,8 @@ type RunPlan struct {
 	// TimeBound is, of an Unfrozen source, what the timestamps of all cells are
 	// below; 0 = the table at one commit.
 	TimeBound cell.Timestamp
+	// TimeRange is which cells a run that begins now would read; nil = all.
+	TimeRange *ReadTimes
 	Regions   int // of the table that have rows that the job wants
 	Splits    []SplitPlan
 	Basis     string // of the sums: the weakest of the splits'
@@ -88,7 +90,7 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	if err := r.plan(ctx); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 	}
-	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted, Regions: len(r.splits)}
+	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted, TimeRange: r.Job.times, Regions: len(r.splits)}
 	r.cutBytes = o.cutBytes
 	if err := r.cut(ctx); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)

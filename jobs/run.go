@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -164,7 +165,13 @@ func newRun(o *RunOptions) (*run, error) {
 	}
 	r.kind, r.name = "export", r.Job.name
 	r.pace = newPace(r.Job.spec.RowsPerSecond)
-	return r, r.start(r.Job.spec.Out)
+	err := r.start(r.Job.spec.Out)
+	if err == nil {
+		if r.Job, err = r.Job.at(r.LogicalTime); err != nil {
+			err = fmt.Errorf("%s %s: %w", r.kind, r.name, err)
+		}
+	}
+	return r, err
 }
 
 func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
@@ -234,7 +241,7 @@ func (j *Job) open(ctx context.Context, source instant.Source) (_ *Job, t *store
 		}
 	}
 	j = j.served(t, instant.UnfrozenOf(source) != nil)
-	if err := j.checkHistory(t); err != nil {
+	if err := cmp.Or(j.checkHistory(t), j.checkTimes(t, instant.UnfrozenOf(source) != nil)); err != nil {
 		return j, nil, nil, err
 	}
 	m, err = source.Regions(ctx, j.Table())
@@ -248,7 +255,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
 		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: columnar.EscapeKey(r.Job.rows.Start), StopRow: columnar.EscapeKey(r.Job.rows.Stop),
-		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Engine: r.Engine, Version: r.Version,
+		Families: append([]string{}, r.Job.families...), TimeRange: r.Job.times, Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Engine: r.Engine, Version: r.Version,
 	}
 	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
 		m.RowKey = key
