@@ -121,6 +121,8 @@ type Spec struct {
 	// the job as a side, takes only what others leave of the processors. low
 	// needs Linux.
 	Priority string `yaml:"priority,omitempty"`
+	// YieldToLag has a run pause while ingest is behind. Default: it never does.
+	YieldToLag YieldToLag `yaml:"yield_to_lag,omitempty" json:",omitzero"`
 	// Keep is how long published runs are kept. The daemon removes those beyond it after
 	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
@@ -213,6 +215,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
 	checkPriority(s.Priority, bad)
+	j.compileYield(bad)
 	if s.RowsPerSecond < 0 || s.RowsPerSecond > 1e9 {
 		bad("rows_per_second", "%d is not from 0 to 1,000,000,000", s.RowsPerSecond)
 	}

@@ -64,14 +64,14 @@ var _ join.Finder = (*tableInput)(nil)
 
 // openTable begins to read the table of a job; told says that somebody is told how far that
 // is, by the clock now.
-func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time) (*tableInput, error) {
+func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time, y *yielder) (*tableInput, error) {
 	j, table, regions, err := j.open(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	t := &tableInput{
 		ctx: ctx, job: j, source: source, table: table, splits: j.splits(regions), builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j),
-		pacing: pacing{pace: newPace(j.spec.RowsPerSecond)},
+		pacing: pacing{pace: newPace(j.spec.RowsPerSecond), yielder: y},
 	}
 	m, err := measure(ctx, source, j, t.splits, told)
 	if err != nil {

@@ -40,8 +40,9 @@ type Manifest struct {
 	LogicalTime   time.Time            `json:"logical_time"` // what the run is for
 	StartedAt     time.Time            `json:"started_at"`
 	FinishedAt    time.Time            `json:"finished_at"`
-	Sequence      uint64               `json:"sequence"` // last commit in the data; with consistency row, TimeBound
-	Offsets       []Offset             `json:"offsets"`  // what the data is complete to
+	PausedSeconds float64              `json:"paused_seconds,omitempty"` // for how long it paused for ingest
+	Sequence      uint64               `json:"sequence"`                 // last commit in the data; with consistency row, TimeBound
+	Offsets       []Offset             `json:"offsets"`                  // what the data is complete to
 	Table         string               `json:"table"`
 	Rows          string               `json:"rows"`               // row | cell
 	RowKey        *columnar.KeySpec    `json:"row_key,omitempty"`  // how row keys are made; nil = the job does not say
@@ -224,6 +225,9 @@ func (m *Manifest) validate() error {
 	}
 	if row := m.Consistency == ConsistencyRow; !row && m.Consistency != "" || row != (m.TimeBound > 0) || !row && len(m.Limits) > 0 {
 		return fmt.Errorf("consistency %q, time bound %d, %d limits", m.Consistency, m.TimeBound, len(m.Limits))
+	}
+	if !(m.PausedSeconds >= 0) {
+		return fmt.Errorf("paused for %v seconds", m.PausedSeconds)
 	}
 	if m.TimeRange != nil {
 		if err := m.TimeRange.validate(); err != nil {

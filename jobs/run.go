@@ -60,6 +60,12 @@ type RunOptions struct {
 	// Progress is called after every batch and file, by one goroutine at a
 	// time; it must return soon.
 	Progress func(work.Progress)
+	// Lag returns how far the pipelines are behind that fill the store, for jobs that
+	// yield to that; it must return soon. nil = nobody knows, and no run pauses.
+	Lag func(ctx context.Context) ([]PipelineLag, error)
+	// Yielding is called when the run pauses for ingest, each second while it does, and when
+	// it goes on, by one goroutine at a time. nil = nobody is told.
+	Yielding func(Yielding)
 	// Recorder counts across runs; nil = none.
 	Recorder *Recorder
 	// Now is the clock, which several goroutines ask. Default: time.Now.
@@ -175,6 +181,7 @@ func newRun(o *RunOptions) (*run, error) {
 }
 
 func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
+	r.yielder = r.newYielder(r.Job.spec.YieldToLag)
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}

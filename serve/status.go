@@ -105,6 +105,10 @@ type ExportStatus struct {
 	Bytes       uint64            `json:"bytes"`
 	Seconds     Histogram         `json:"seconds"`
 	LastSuccess time.Time         `json:"last_success,omitzero"` // zero = never
+	// Yielding is why the run that is at work here pauses, so that ingest can catch up; empty
+	// = none does. YieldSeconds is for how long runs here have.
+	Yielding     string  `json:"yielding,omitempty"`
+	YieldSeconds float64 `json:"yield_seconds"`
 	// Schedule is what the job's schedule does; nil = it has none.
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 }

@@ -29,6 +29,8 @@ type published struct {
 	schedules *schedule.Runner // nil = none
 	log       *slog.Logger
 
+	yields yields // of runs of this process
+
 	runs      lastKnown[[]serve.ExportStatus]
 	histories lastKnown[map[string]pastRuns]
 }
@@ -46,6 +48,11 @@ func (p *published) status() []serve.ExportStatus {
 	all := slices.Clone(p.runs.ask(publishedAge, lookPatience, p.directories))
 	if all == nil {
 		all = p.unread()
+	}
+	yields := p.yields.all()
+	for i := range all {
+		y := yields[all[i].Name]
+		all[i].Yielding, all[i].YieldSeconds = y.why, (y.before + y.current).Seconds()
 	}
 	if p.schedules == nil {
 		return all
