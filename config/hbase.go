@@ -168,6 +168,7 @@ func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter
 // are found by timestamps, which those of COUNTER and DISTINCT families are not.
 func (c *Config) lintHBaseJob(name string, report reporter) {
 	job := c.Jobs[name]
+	c.lintHBaseTimes(name, report)
 	if job.Incremental.FullEvery == 0 {
 		return
 	}
@@ -178,5 +179,22 @@ func (c *Config) lintHBaseJob(name string, report reporter) {
 				"on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family %s", family)
 			return
 		}
+	}
+}
+
+// lintHBaseTimes reports a job whose time range is of families that have offsets for
+// timestamps on HBase. Of those that it is of nowhere, Compile tells.
+func (c *Config) lintHBaseTimes(name string, report reporter) {
+	job := c.Jobs[name]
+	t := c.tableOf(job.Table)
+	d := &store.TableDescriptor{Name: job.Table}
+	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
+		d.Families = append(d.Families, familyOf(t, family))
+	}
+	if job.NoTimeRange(d, job.Families, false) != "" {
+		return
+	}
+	if why := job.NoTimeRange(d, job.Families, true); why != "" {
+		report(join(join("jobs", name), "time_range"), "", "%s", why)
 	}
 }

@@ -55,6 +55,14 @@ func TestProblems(t *testing.T) {
 		{"empty file", "", nil},
 		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
 		{"a byte order mark", "\ufeffstore: {dir: x}\nserv: {}\n", []string{`f.yaml:2:1: unknown key "serv" (did you mean "serve"?)`}},
+		{"a time range", tables + "jobs:\n  j:\n    table: events\n    columns: [{name: key, from: $row, type: string}]\n    out: o\n    time_range:\n      from: 1767225600000\n      to: $interval_end\n      families: {n: , e: {from: now}, x: {}}\n", []string{
+			`f.yaml:13:11: $interval_end goes by the job's schedule, and it has none that is right; $time-24h goes by the time that a run is for`,
+			`f.yaml:14:33: "now" is neither a time such as 2006-01-02T15:04:05Z nor ms since 1970, and does not begin with $time, $interval_start or $interval_end`,
+			`f.yaml:14:39: table events has no family "x"`,
+		}},
+		{"a time range of counters", "store: {engine: hbase}\n" + tables + "jobs:\n  j:\n    table: events\n    columns: [{name: key, from: $row, type: string}]\n    out: o\n    time_range: {to: 2026-01-01T00:00:00Z, families: {n: {from: 5}}}\n", []string{
+			`f.yaml:12:5: the timestamps of the cells of COUNTER and DISTINCT families, such as n, are offsets here: name the job's other families, or say families: {n: {}}, all of it`,
+		}},
 		{"a free port", "serve: {listen: ':0'}\n", nil},
 		{"a port by name", "serve: {listen: 'localhost:http'}\n", nil},
 		{"a port that is none", "serve: {listen: '127.0.0.1:80870'}\n", []string{

@@ -185,7 +185,7 @@ var unshown = []string{
 	"sluice_kafka_position_offset", "sluice_kafka_end_offset", "sluice_kafka_generation",
 	"sluice_breaker_open", "sluice_dead_letters_total", "sluice_export_rows_total", "sluice_export_bytes_total", "sluice_export_duration_seconds",
 	"sluice_export_scheduled_total", "sluice_export_next_timestamp_seconds", "sluice_export_paused", "sluice_export_working",
-	"sluice_export_ordered_total", "sluice_export_ordered_pending",
+	"sluice_export_ordered_total", "sluice_export_ordered_pending", "sluice_export_yielding",
 }
 
 func TestAlerts(t *testing.T) {

@@ -85,6 +85,9 @@ func newChain(t *testing.T, rt *rapid.T, dir string, met map[string]int) *chain 
 	if !c.anew && rapid.Bool().Draw(rt, "where") {
 		spec.Where = []columnar.Predicate{{Column: "q", Op: "!=", Value: "w"}}
 	}
+	if from := rapid.SampledFrom([]string{"", "2", "2026-01-01T00:00:00Z"}).Draw(rt, "time range"); from != "" {
+		spec.TimeRange = TimeRange{TimeSpan: TimeSpan{From: from}, Families: map[string]TimeSpan{"n": {}}}
+	}
 	switch rapid.IntRange(0, 3).Draw(rt, "layout") {
 	case 0:
 		spec.PartitionBy = []string{"q"}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 
 	"sluice/cell"
 	"sluice/jobs/instant"
@@ -178,10 +178,21 @@ func (e *splitExport) scanLater(ctx context.Context, s *store.Scan) (err error) 
 	return e.flush(ctx)
 }
 
-// fromTime returns s of the times from t on.
+// fromTime returns s of what it reads from the time t on.
 func fromTime(s *store.Scan, t cell.Timestamp) *store.Scan {
-	later := *s
-	later.Time = &cell.TimeRange{Min: t, Max: math.MaxInt64}
+	from := func(r cell.TimeRange) cell.TimeRange {
+		r.Min = min(max(r.Min, t), r.Max)
+		return r
+	}
+	later, all := *s, allTimes
+	if s.Time != nil {
+		all = *s.Time
+	}
+	all = from(all)
+	later.Time, later.FamilyTime = &all, maps.Clone(s.FamilyTime)
+	for family, r := range later.FamilyTime {
+		later.FamilyTime[family] = from(r)
+	}
 	return &later
 }
 

@@ -30,6 +30,7 @@ type execution struct {
 	kind, name string // export or join, and of which
 	started    time.Time
 	metadata   map[string]string
+	yielder    *yielder // nil = it does not pause
 
 	mu       sync.Mutex
 	progress work.Progress
@@ -127,7 +128,7 @@ func (x *execution) publish(ctx context.Context, m *Manifest, want *runState, pa
 	if err := s.write(ctx); err != nil {
 		return nil, x.end(ctx, s, err)
 	}
-	m.Files, m.FinishedAt = x.files, x.Now().UTC()
+	m.Files, m.FinishedAt, m.PausedSeconds = x.files, x.Now().UTC(), pausedSeconds(x.yielder.total())
 	m.sortFiles()
 	data, err := x.commit(ctx, x.Source, ManifestName, m, len(m.Files), filesHint, func(ctx context.Context) error { return x.confirm(ctx, m) })
 	if err != nil {

@@ -54,6 +54,11 @@ func (x *expiredRows) next() error {
 			if err := x.run.pace.wait(x.ctx, 1); err != nil {
 				return err
 			}
+			if x.looked%yieldRows == 0 {
+				if err := x.run.yielder.wait(x.ctx); err != nil {
+					return err
+				}
+			}
 		}
 		if !x.found && slices.ContainsFunc(row.Cells, x.over) {
 			x.key, x.found = x.last, true

@@ -72,6 +72,9 @@ type Spec struct {
 	// Families are what is read, and which rows come out: those with a cell in
 	// one of them. Default: all of the table.
 	Families []string `yaml:"families,omitempty"`
+	// TimeRange is which cells are read, by their timestamps: all others are as if they
+	// were not there. Default: all.
+	TimeRange TimeRange `yaml:"time_range,omitempty" json:",omitzero"`
 	// Filter is a filter string or a filter as JSON, which can compare numbers of 8
 	// bytes (docs/filters.md); what it drops is not exported. Default: none.
 	Filter string `yaml:"filter,omitempty"`
@@ -118,6 +121,8 @@ type Spec struct {
 	// the job as a side, takes only what others leave of the processors. low
 	// needs Linux.
 	Priority string `yaml:"priority,omitempty"`
+	// YieldToLag has a run pause while ingest is behind. Default: it never does.
+	YieldToLag YieldToLag `yaml:"yield_to_lag,omitempty" json:",omitzero"`
 	// Keep is how long published runs are kept. The daemon removes those beyond it after
 	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
@@ -138,6 +143,7 @@ type Job struct {
 	schema   *columnar.Schema
 	rows     cell.Range
 	families []string     // nil = all
+	times    *ReadTimes   // nil = all, or not known before there is a run
 	filter   store.Filter // nil = none
 	formats  []format
 	layout   layout
@@ -213,10 +219,12 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
 	checkPriority(s.Priority, bad)
+	j.compileYield(bad)
 	if s.RowsPerSecond < 0 || s.RowsPerSecond > 1e9 {
 		bad("rows_per_second", "%d is not from 0 to 1,000,000,000", s.RowsPerSecond)
 	}
 	j.schedule = compileSchedule(name, s.Out, &s.Schedule, bad)
+	j.compileTimes(schema, bad)
 	var start, stop []byte
 	if start, err = columnar.UnescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)
@@ -316,6 +324,9 @@ func (j *Job) scan(s *instant.Split) *store.Scan {
 	sc := &store.Scan{Table: j.spec.Table, Start: s.Rows.Start, Stop: s.Rows.Stop, Filter: j.filter}
 	for _, f := range j.families {
 		sc.Columns = append(sc.Columns, store.Column{Family: f, All: true})
+	}
+	if j.times != nil {
+		j.times.restrict(sc)
 	}
 	if j.schema.Mode() == columnar.PerCell {
 		// A wide row need not be in memory whole, nor many large cells of it.

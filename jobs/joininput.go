@@ -67,7 +67,7 @@ var _ join.Finder = (*tableInput)(nil)
 
 // openTable begins to read the table of a job; told says that somebody is told how far that
 // is, by the clock now.
-func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time) (*tableInput, error) {
+func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time, y *yielder) (*tableInput, error) {
 	o, err := j.open(ctx, source)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func openTable(ctx context.Context, j *Job, source instant.Source, told bool, no
 	j = o.Job
 	t := &tableInput{
 		ctx: ctx, job: j, source: source, table: o.table, splits: o.splits, builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j),
-		pacing: pacing{pace: newPace(j.spec.RowsPerSecond)},
+		pacing: pacing{pace: newPace(j.spec.RowsPerSecond), yielder: y},
 	}
 	m, err := measure(ctx, source, j, t.splits, told)
 	if err != nil {

@@ -42,6 +42,9 @@ type JoinOptions struct {
 	Logger *slog.Logger
 	// Progress is called after every batch that is read or written; Regions stays 0.
 	Progress func(work.Progress)
+	// Lag and Yielding are those of RunOptions, for joins of jobs that yield to ingest.
+	Lag      func(ctx context.Context) ([]PipelineLag, error)
+	Yielding func(Yielding)
 	// Now is the clock, which several goroutines ask. Default: time.Now.
 	Now func() time.Time
 	// Confirm is called right before the run is published, as that of RunOptions.
@@ -129,13 +132,28 @@ func newJoinRun(o *JoinOptions) (*joinRun, error) {
 	r := &joinRun{Join: o.Join, OpenBucket: o.OpenBucket}
 	r.RunOptions = RunOptions{
 		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, Engine: o.Engine, Version: o.Version,
-		Logger: o.Logger, Progress: o.Progress, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
+		Logger: o.Logger, Progress: o.Progress, Lag: o.Lag, Yielding: o.Yielding, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
 	}
 	r.kind, r.name = "join", r.Join.name
-	return r, r.start(r.Join.spec.Out)
+	if err := r.start(r.Join.spec.Out); err != nil {
+		return r, err
+	}
+	j := *r.Join
+	for i, side := range j.sides {
+		if side == nil {
+			continue
+		}
+		var err error
+		if j.sides[i], err = side.at(r.LogicalTime); err != nil {
+			return r, fmt.Errorf("join %s: %s side: %w", r.name, sideNames[i], err)
+		}
+	}
+	r.Join = &j
+	return r, nil
 }
 
 func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
+	r.yielder = r.newYielder(r.Join.yieldToLag())
 	for i := range r.inputs {
 		if r.inputs[i], err = r.open(ctx, i); err != nil {
 			return nil, fmt.Errorf("%s side: %w", sideNames[i], err)
@@ -175,7 +193,7 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 
 func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
 	if job := r.Join.sides[i]; job != nil {
-		return openTable(ctx, job, r.Source, r.Progress != nil, r.Now)
+		return openTable(ctx, job, r.Source, r.Progress != nil, r.Now, r.yielder)
 	}
 	at := r.Join.spec.sides()[i].Run
 	in, err := openRunInput(ctx, at, r.OpenBucket)

@@ -40,8 +40,9 @@ type Manifest struct {
 	LogicalTime   time.Time            `json:"logical_time"` // what the run is for
 	StartedAt     time.Time            `json:"started_at"`
 	FinishedAt    time.Time            `json:"finished_at"`
-	Sequence      uint64               `json:"sequence"` // last commit in the data; with consistency row, TimeBound
-	Offsets       []Offset             `json:"offsets"`  // what the data is complete to
+	PausedSeconds float64              `json:"paused_seconds,omitempty"` // for how long it paused for ingest
+	Sequence      uint64               `json:"sequence"`                 // last commit in the data; with consistency row, TimeBound
+	Offsets       []Offset             `json:"offsets"`                  // what the data is complete to
 	Table         string               `json:"table"`
 	Rows          string               `json:"rows"`               // row | cell
 	RowKey        *columnar.KeySpec    `json:"row_key,omitempty"`  // how row keys are made; nil = the job does not say
@@ -53,11 +54,12 @@ type Manifest struct {
 	PartitionBy   []string             `json:"partition_by,omitempty"` // columns that directories say and files have not
 	StartRow      string               `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string               `json:"stop_row"`
-	Families      []string             `json:"families"`          // read; empty = all
-	Filter        string               `json:"filter,omitempty"`  // filter string, or JSON; empty = none
-	Where         []columnar.Predicate `json:"where,omitempty"`   // conditions on columns; empty = none
-	Join          *JoinInfo            `json:"join,omitempty"`    // how two sides were joined; nil = a table was exported
-	Iceberg       bool                 `json:"iceberg,omitempty"` // it is a snapshot of the Iceberg table in the job's directory
+	Families      []string             `json:"families"`             // read; empty = all
+	TimeRange     *ReadTimes           `json:"time_range,omitempty"` // of the cells that were read; nil = all
+	Filter        string               `json:"filter,omitempty"`     // filter string, or JSON; empty = none
+	Where         []columnar.Predicate `json:"where,omitempty"`      // conditions on columns; empty = none
+	Join          *JoinInfo            `json:"join,omitempty"`       // how two sides were joined; nil = a table was exported
+	Iceberg       bool                 `json:"iceberg,omitempty"`    // it is a snapshot of the Iceberg table in the job's directory
 	// Incremental says what a run of an incremental job is; nil = of another.
 	Incremental *IncrementInfo `json:"incremental,omitempty"`
 	Files       []File         `json:"files"`  // by format, then key order
@@ -224,6 +226,14 @@ func (m *Manifest) validate() error {
 	}
 	if row := m.Consistency == ConsistencyRow; !row && m.Consistency != "" || row != (m.TimeBound > 0) || !row && len(m.Limits) > 0 {
 		return fmt.Errorf("consistency %q, time bound %d, %d limits", m.Consistency, m.TimeBound, len(m.Limits))
+	}
+	if !(m.PausedSeconds >= 0) {
+		return fmt.Errorf("paused for %v seconds", m.PausedSeconds)
+	}
+	if m.TimeRange != nil {
+		if err := m.TimeRange.validate(); err != nil {
+			return err
+		}
 	}
 	if m.Incremental != nil {
 		if err := m.Incremental.validate(); err != nil {

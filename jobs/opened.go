@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,7 +36,7 @@ func (j *Job) open(ctx context.Context, source instant.Source) (*opened, error) 
 		}
 	}
 	o := &opened{Job: j.served(t, instant.UnfrozenOf(source) != nil), source: source, table: t}
-	if err := o.Job.checkHistory(t); err != nil {
+	if err := cmp.Or(o.Job.checkHistory(t), o.Job.checkTimes(t, instant.UnfrozenOf(source) != nil)); err != nil {
 		return nil, err
 	}
 	m, err := source.Regions(ctx, j.Table())

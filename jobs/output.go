@@ -102,7 +102,7 @@ type splitExport struct {
 // region without rows makes none.
 func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, stored: newStoredRows(r.Job), pacing: pacing{pace: r.pace}, gauge: gauge{measures: r.measures, now: r.Now}}
+	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, stored: newStoredRows(r.Job), pacing: pacing{pace: r.pace, yielder: r.yielder}, gauge: gauge{measures: r.measures, now: r.Now}}
 	switch {
 	case sorter != nil:
 	case r.Job.partition != nil:
@@ -380,7 +380,7 @@ func (e *splitExport) flush(ctx context.Context) error {
 	e.builder.Reset()
 	e.keys.reset()
 	e.first = true
-	return nil
+	return e.run.yielder.wait(ctx)
 }
 
 // write writes a batch, whose rows have keys from min to max, to every format.

@@ -96,10 +96,12 @@ func (p *pace) wait(ctx context.Context, rows int) error {
 }
 
 // pacing keeps one goroutine that reads rows to a pace, in steps: at each row it would
-// cost more than to read it.
+// cost more than to read it. In steps, too, it has it yield to ingest.
 type pacing struct {
 	*pace
-	rows int // read since the step before
+	yielder *yielder
+	rows    int // read since the step before
+	looked  int // read since the yielder was asked
 }
 
 // paceStep is how many rows are read at most before their time is waited for.
@@ -107,6 +109,14 @@ const paceStep = 8192
 
 // read counts rows that were read.
 func (p *pacing) read(ctx context.Context, rows int) error {
+	if p.yielder != nil {
+		if p.looked += rows; p.looked >= yieldRows {
+			p.looked = 0
+			if err := p.yielder.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
 	if p.pace == nil || p.rate == 0 {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"time"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -62,6 +63,8 @@ type RunPlan struct {
 	// TimeBound is, of an Unfrozen source, what the timestamps of all cells are
 	// below; 0 = the table at one commit.
 	TimeBound cell.Timestamp
+	// TimeRange is which cells a run that begins now would read; nil = all.
+	TimeRange *ReadTimes
 	Regions   int // of the table that have rows that the job wants
 	Splits    []SplitPlan
 	Basis     string // of the sums: the weakest of the splits'
@@ -95,11 +98,15 @@ func plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	if sample <= 0 {
 		sample = DefaultSampleRows
 	}
-	t, err := o.Job.open(ctx, o.Source)
+	job, err := o.Job.at(time.Now())
 	if err != nil {
 		return nil, err
 	}
-	p := &RunPlan{Job: o.Job.name, Table: o.Job.Table(), Sequence: o.Source.Sequence(), Basis: Counted, Regions: len(t.splits)}
+	t, err := job.open(ctx, o.Source)
+	if err != nil {
+		return nil, err
+	}
+	p := &RunPlan{Job: o.Job.name, Table: o.Job.Table(), Sequence: o.Source.Sequence(), Basis: Counted, TimeRange: job.times, Regions: len(t.splits)}
 	if err := t.cut(ctx, o.cutBytes); err != nil {
 		return nil, err
 	}

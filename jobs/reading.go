@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -26,7 +27,7 @@ type ReadOptions struct {
 
 // Reading is the rows that a run of a job would export from one instant, in the same parts,
 // for who takes them as batches and not as files. An incremental job's are those of a run
-// that is full. It is immutable and safe for concurrent use, as long as its Source is there.
+// that is full and for the time of OpenReading. It is immutable and safe for concurrent use, as long as its Source is there.
 type Reading struct {
 	*opened
 	pace       *pace
@@ -65,7 +66,11 @@ func OpenReading(ctx context.Context, o *ReadOptions) (*Reading, error) {
 }
 
 func openReading(ctx context.Context, o *ReadOptions) (*Reading, error) {
-	t, err := o.Job.open(ctx, o.Source)
+	job, err := o.Job.at(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	t, err := job.open(ctx, o.Source)
 	if err != nil {
 		return nil, err
 	}

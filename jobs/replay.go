@@ -97,7 +97,7 @@ func (p *replay) write(ctx context.Context, b *columnar.Batch, to *filePartition
 			b.HashTo(o.digest)
 		}
 	}
-	return nil
+	return p.run.yielder.wait(ctx)
 }
 
 // leave ends the files of a partition, which make one without rows where there are none.

@@ -58,6 +58,12 @@ type RunOptions struct {
 	// Progress is called after every batch and file, by one goroutine at a
 	// time; it must return soon.
 	Progress func(work.Progress)
+	// Lag returns how far the pipelines are behind that fill the store, for jobs that
+	// yield to that; it must return soon. nil = nobody knows, and no run pauses.
+	Lag func(ctx context.Context) ([]PipelineLag, error)
+	// Yielding is called when the run pauses for ingest, each second while it does, and when
+	// it goes on, by one goroutine at a time. nil = nobody is told.
+	Yielding func(Yielding)
 	// Recorder counts across runs; nil = none.
 	Recorder *Recorder
 	// Now is the clock, which several goroutines ask. Default: time.Now.
@@ -160,10 +166,17 @@ func newRun(o *RunOptions) (*run, error) {
 	}
 	r.kind, r.name = "export", o.Job.name
 	r.pace = newPace(o.Job.spec.RowsPerSecond)
-	return r, r.start(o.Job.spec.Out)
+	err := r.start(o.Job.spec.Out)
+	if err == nil {
+		if r.RunOptions.Job, err = o.Job.at(r.LogicalTime); err != nil {
+			err = fmt.Errorf("%s %s: %w", r.kind, r.name, err)
+		}
+	}
+	return r, err
 }
 
 func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
+	r.yielder = r.newYielder(r.RunOptions.Job.spec.YieldToLag)
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
@@ -223,7 +236,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
 		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: columnar.EscapeKey(r.Job.rows.Start), StopRow: columnar.EscapeKey(r.Job.rows.Stop),
-		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Iceberg: r.Job.spec.Iceberg, Engine: r.Engine, Version: r.Version,
+		Families: append([]string{}, r.Job.families...), TimeRange: r.Job.times, Filter: r.Job.spec.Filter, Where: r.Job.spec.Where, Iceberg: r.Job.spec.Iceberg, Engine: r.Engine, Version: r.Version,
 	}
 	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
 		m.RowKey = key

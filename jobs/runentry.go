@@ -6,7 +6,7 @@ import (
 
 // Outcome says what the run has published.
 func (m *Manifest) Outcome() schedule.Outcome {
-	out := schedule.Outcome{RunID: m.RunID}
+	out := schedule.Outcome{RunID: m.RunID, PausedSeconds: m.PausedSeconds}
 	for _, t := range m.Totals {
 		out.Rows = t.Rows
 		out.Bytes += t.Bytes
@@ -21,7 +21,7 @@ func RunEntry(m *Manifest, cause string, before bool) schedule.Entry {
 	out := m.Outcome()
 	e := schedule.Entry{
 		Logical: m.LogicalTime.UTC(), Result: schedule.OK, Count: 1, Cause: cause, Started: m.StartedAt.UTC(), Ended: m.FinishedAt.UTC(), Attempts: 1,
-		RunID: out.RunID, Rows: out.Rows, Bytes: out.Bytes,
+		RunID: out.RunID, Rows: out.Rows, Bytes: out.Bytes, PausedSeconds: out.PausedSeconds,
 	}
 	if before {
 		e.Result = schedule.Published

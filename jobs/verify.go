@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -66,7 +67,8 @@ func problemsOf(all []string, files []FileReport) error {
 // checksum and size of every file, its rows as the file's own format counts them,
 // its columns, that row keys lie in the key range (where a column holds them), that
 // rows are in the order of sorted_by, within each file and from one to the next, and
-// that the files say so, and that no other file lies beside them. at is the run's
+// that the files say so, that timestamps are in time_range (where a column holds them),
+// and that no other file lies beside them. at is the run's
 // directory, the job's (its latest run), or the manifest itself. What does not
 // match is in the Report; an error means that it could not be looked at: no run,
 // or a manifest that cannot be read.
@@ -354,6 +356,7 @@ func (c *fileCheck) rows(ctx context.Context, f target.File) error {
 	if len(m.Sort) > 0 {
 		keys.column = -1 // order checks it
 	}
+	times := m.newTimeChecker()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -368,7 +371,7 @@ func (c *fileCheck) rows(ctx context.Context, f target.File) error {
 		if err := keys.check(b); err != nil {
 			return err
 		}
-		if err := c.order.check(b, &c.FileReport); err != nil {
+		if err := cmp.Or(c.order.check(b, &c.FileReport), times.check(b)); err != nil {
 			return err
 		}
 		c.sum.Add(b)

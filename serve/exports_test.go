@@ -109,6 +109,7 @@ func TestExportsShowSchedules(t *testing.T) {
 	for _, want := range []string{
 		`sluice_export_scheduled_total{export="nightly",result="failed"} 74`, `sluice_export_next_timestamp_seconds{export="nightly"} 3e+09`,
 		`sluice_export_ordered_total{cause="manual",export="nightly",result="ok"} 76`, `sluice_export_ordered_pending{export="nightly"} 75`,
+		`sluice_export_yielding{export="nightly"} 1`, `sluice_export_yield_seconds_total{export="nightly"} 128.5`,
 		`sluice_export_paused{export="nightly"} 1`, `sluice_export_working{export="nightly"} 1`,
 	} {
 		if !strings.Contains(body, "\n"+want) {

@@ -42,6 +42,7 @@ type descriptions struct {
 	exportOrdered, exportOrders, exportHeld                        *prometheus.Desc
 	flightHeld, flightOpened, flightSending, flightStreams         *prometheus.Desc
 	flightRows, flightBytes, flightRefused                         *prometheus.Desc
+	exportYielding, exportYielded                                  *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
@@ -105,18 +106,20 @@ func newDescriptions() *descriptions {
 		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet, of the partitions that the process has.", "pipeline"),
 		breaker: describe("breaker_open", "1 where a partition waits, as too many of its records could not be applied.", partition...),
 
-		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
-		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
-		exportBytes:   describe("export_bytes_total", "Bytes of exported files.", "export"),
-		exportSeconds: describe("export_duration_seconds", "Time of export runs.", "export"),
-		exportTimes:   describe("export_scheduled_total", "Times of a job's schedule, by what became of them.", "export", "result"),
-		exportNext:    describe("export_next_timestamp_seconds", "Next time of a job's schedule, seconds since the epoch.", "export"),
-		exportPaused:  describe("export_paused", "1 while a job's schedule is paused.", "export"),
-		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
-		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, or made by hand, by cause and by what became of them.", "export", "cause", "result"),
-		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
-		exportHeld:    describe("export_directory_held_seconds", "For how long a look at the job's directory has gone on; 0 where none does. A disk that does not answer holds it up.", "export"),
-		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
+		exportRuns:     describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
+		exportRows:     describe("export_rows_total", "Rows exported.", "export"),
+		exportBytes:    describe("export_bytes_total", "Bytes of exported files.", "export"),
+		exportSeconds:  describe("export_duration_seconds", "Time of export runs.", "export"),
+		exportTimes:    describe("export_scheduled_total", "Times of a job's schedule, by what became of them.", "export", "result"),
+		exportNext:     describe("export_next_timestamp_seconds", "Next time of a job's schedule, seconds since the epoch.", "export"),
+		exportPaused:   describe("export_paused", "1 while a job's schedule is paused.", "export"),
+		exportYielding: describe("export_yielding", "1 while a run of the job by this daemon pauses so that ingest can catch up.", "export"),
+		exportYielded:  describe("export_yield_seconds_total", "For how long runs of the job by this daemon have paused so that ingest could catch up.", "export"),
+		exportWorking:  describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
+		exportOrdered:  describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, or made by hand, by cause and by what became of them.", "export", "cause", "result"),
+		exportOrders:   describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
+		exportHeld:     describe("export_directory_held_seconds", "For how long a look at the job's directory has gone on; 0 where none does. A disk that does not answer holds it up.", "export"),
+		exportLast:     describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		flightHeld:    describe("flight_held", "Flights of the Arrow Flight server that are held, each with an instant of the store."),
 		flightOpened:  describe("flight_opened_total", "Flights that were opened."),
@@ -375,18 +378,20 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	e.counter(c.d.exportBytes, float64(x.Bytes), x.Name)
 	e.histogram(c.d.exportSeconds, &x.Seconds, x.Name)
 	e.gauge(c.d.exportHeld, x.DirectoryHeldSeconds, x.Name)
-	if !x.LastSuccess.IsZero() {
-		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
-	}
-	if x.Schedule == nil {
-		return
-	}
 	flag := func(d *prometheus.Desc, on bool) {
 		v := 0.0
 		if on {
 			v = 1
 		}
 		e.gauge(d, v, x.Name)
+	}
+	flag(c.d.exportYielding, x.Yielding != "")
+	e.counter(c.d.exportYielded, x.YieldSeconds, x.Name)
+	if !x.LastSuccess.IsZero() {
+		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
+	}
+	if x.Schedule == nil {
+		return
 	}
 	for result, n := range x.Schedule.Results {
 		e.counter(c.d.exportTimes, float64(n), x.Name, result)

@@ -108,6 +108,10 @@ type ExportStatus struct {
 	// DirectoryHeldSeconds is for how long a look at its directory has gone on: a disk, or a
 	// network's, may not answer. 0 = none is under way.
 	DirectoryHeldSeconds float64 `json:"directory_held_seconds"`
+	// Yielding is why the run that is at work here pauses, so that ingest can catch up; empty
+	// = none does. YieldSeconds is for how long runs here have.
+	Yielding     string  `json:"yielding,omitempty"`
+	YieldSeconds float64 `json:"yield_seconds"`
 	// Schedule is what the job's schedule does; nil = it has none.
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 }

@@ -58,11 +58,12 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return nil
 	}
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tCAUSE\tRESULT\tTIMES\tATTEMPTS\tENDED\tTOOK\tROWS\tBYTES\tRUN\tERROR")
+	fmt.Fprintln(t, "TIME\tCAUSE\tRESULT\tTIMES\tATTEMPTS\tENDED\tTOOK\tPAUSED\tROWS\tBYTES\tRUN\tERROR")
 	for i := range entries {
 		h := &entries[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Logical.Format(time.RFC3339), h.Cause, h.Result, h.Count, h.Attempts,
-			h.Ended.Format(time.RFC3339), h.Ended.Sub(h.Started).Round(time.Millisecond), cli.Count(h.Rows), cli.Bytes(h.Bytes), h.RunID, h.Error)
+		paused := time.Duration(h.PausedSeconds * float64(time.Second)).Round(time.Millisecond)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Logical.Format(time.RFC3339), h.Cause, h.Result, h.Count, h.Attempts,
+			h.Ended.Format(time.RFC3339), h.Ended.Sub(h.Started).Round(time.Millisecond), paused, cli.Count(h.Rows), cli.Bytes(h.Bytes), h.RunID, h.Error)
 	}
 	return t.Flush()
 }

@@ -92,6 +92,9 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
 		return hand.record(ctx, jobs.RunEntry(m, schedule.Manual, false))
 	}
+	if live {
+		o.Lag = lagOf(p, hand.in, c.Join, o.Join.Yields())
+	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err = jobs.RunJoin(ctx, o)

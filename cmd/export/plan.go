@@ -55,6 +55,9 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return writeJSON(p.Stdout, []any{planJSON(plan)})
 	}
 	fmt.Fprintf(p.Stdout, "%s: table %s %s, %s; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), plannedParts(plan))
+	if plan.TimeRange != nil {
+		fmt.Fprintf(p.Stdout, "  cells with timestamps: %s\n", plan.TimeRange)
+	}
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for i := range plan.Splits {
 		s := &plan.Splits[i]
@@ -104,11 +107,13 @@ type planned struct {
 	Table    string         `json:"table"`
 	Sequence uint64         `json:"sequence"`
 	Before   cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
-	Basis    string         `json:"basis"`                // counted, estimated, at least
-	Rows     int64          `json:"rows"`
-	Note     string         `json:"note,omitempty"` // what estimates leave out
-	Formats  []plannedFiles `json:"formats"`
-	Regions  []plannedSplit `json:"regions"` // each, or the parts of a large one
+	// TimeRange is of the cells, as in a manifest.
+	TimeRange *jobs.ReadTimes `json:"time_range,omitempty"`
+	Basis     string          `json:"basis"` // counted, estimated, at least
+	Rows      int64           `json:"rows"`
+	Note      string          `json:"note,omitempty"` // what estimates leave out
+	Formats   []plannedFiles  `json:"formats"`
+	Regions   []plannedSplit  `json:"regions"` // each, or the parts of a large one
 }
 
 type plannedSplit struct {
@@ -133,7 +138,7 @@ func planJSON(p *jobs.RunPlan) *planned {
 		}
 		return out
 	}
-	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Before: p.TimeBound, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
+	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Before: p.TimeBound, TimeRange: p.TimeRange, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
 	if p.Basis != jobs.Counted {
 		out.Note = notEstimated(p)
 	}

@@ -48,8 +48,9 @@ func newProgress(p *cli.Program, quiet bool) *progress {
 
 // report is for RunOptions.Progress.
 func (g *progress) report(p work.Progress) {
+	turned := (p.PausedFor == "") != (g.last.PausedFor == "") // that a run pauses, or goes on, is said at once
 	g.last = p
-	if p.Elapsed < g.next {
+	if p.Elapsed < g.next && !turned {
 		return
 	}
 	g.next = p.Elapsed + g.every
@@ -72,6 +73,12 @@ func (g *progress) report(p work.Progress) {
 	if left := remaining(p); left > 0 {
 		attrs = append(attrs, "eta", left)
 	}
+	if p.Paused > 0 {
+		attrs = append(attrs, "paused", p.Paused.Round(time.Second))
+	}
+	if p.PausedFor != "" {
+		attrs = append(attrs, "paused_for", p.PausedFor)
+	}
 	slog.New(slog.NewTextHandler(g.out, nil)).Info("exporting", attrs...)
 }
 
@@ -80,7 +87,8 @@ func (g *progress) event(p work.Progress) {
 	n, _ := rowsPerSecond(p)
 	g.events.Info("progress", "rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "done", p.Done,
 		"regions_done", p.RegionsDone, "regions", p.Regions, "rows_per_second", n,
-		"elapsed_seconds", p.Elapsed.Seconds(), "eta_seconds", remaining(p).Seconds())
+		"elapsed_seconds", p.Elapsed.Seconds(), "eta_seconds", remaining(p).Seconds(),
+		"paused_seconds", p.Paused.Seconds(), "paused_for", p.PausedFor)
 }
 
 // end leaves the last line on a terminal, and the last event.
@@ -121,7 +129,10 @@ func line(p work.Progress) string {
 		fmt.Fprintf(&b, " (%s/s)", cli.Count(n))
 	}
 	fmt.Fprintf(&b, "  %s", cli.Bytes(p.Bytes))
-	if left := remaining(p); left > 0 {
+	switch left := remaining(p); {
+	case p.PausedFor != "":
+		fmt.Fprintf(&b, "  paused: %s", p.PausedFor)
+	case left > 0:
 		fmt.Fprintf(&b, "  %s left", left)
 	}
 	return b.String()
@@ -129,7 +140,7 @@ func line(p work.Progress) string {
 
 // rowsPerSecond is how many rows a second this process has done, where there are some.
 func rowsPerSecond(p work.Progress) (n int64, ok bool) {
-	s := p.Elapsed.Seconds()
+	s := (p.Elapsed - p.Paused).Seconds()
 	if s <= 0 || p.Rows == 0 {
 		return 0, false
 	}
@@ -143,5 +154,5 @@ func remaining(p work.Progress) time.Duration {
 	if done <= 0 || p.Done >= 1 {
 		return 0
 	}
-	return max(time.Duration(float64(p.Elapsed)*(1-p.Done)/done).Round(time.Second), time.Second)
+	return max(time.Duration(float64(p.Elapsed-p.Paused)*(1-p.Done)/done).Round(time.Second), time.Second)
 }

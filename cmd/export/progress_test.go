@@ -31,6 +31,15 @@ func TestProgressLog(t *testing.T) {
 	if n := strings.Count(errs.String(), "\n"); n != 1 {
 		t.Errorf("Got %d lines: %s", n, errs.String())
 	}
+	// That it pauses is said at once, and once; what it did then does not count.
+	g.report(work.Progress{Rows: 4002, Elapsed: 32 * time.Second, PausedFor: "pipeline p is 40s behind"})
+	g.report(work.Progress{Rows: 4002, Elapsed: 33 * time.Second, Paused: time.Second, PausedFor: "pipeline p is 41s behind"})
+	g.report(work.Progress{Rows: 4002, Elapsed: 43 * time.Second, Paused: 10 * time.Second})
+	g.report(work.Progress{Rows: 4003, Elapsed: 44 * time.Second, Paused: 10 * time.Second})
+	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	if len(lines) != 3 || !strings.HasSuffix(lines[1], ` paused_for="pipeline p is 40s behind"`) || !strings.HasSuffix(lines[2], " rows_per_second=121 paused=10s") {
+		t.Errorf("Got %s", errs.String())
+	}
 }
 
 // TestLine: what a terminal shows, which fits one line.
@@ -53,6 +62,11 @@ func TestLine(t *testing.T) {
 		{work.Progress{Rows: 10, Elapsed: 10 * time.Second, Done: 0.999}, "[=============== ] 100%  10 rows (1/s)  0 B  1s left"},
 		{work.Progress{Rows: 10, Elapsed: 10 * time.Second, Done: 1}, "[================] 100%  10 rows (1/s)  0 B"},
 		{work.Progress{Rows: 10, ResumedRows: 10, Elapsed: time.Second, Done: 0.5, ResumedDone: 0.5}, "[========        ]  50%  10 rows (0/s)  0 B"},
+		{ // while it pauses, nobody knows what is left
+			work.Progress{Rows: 7, Elapsed: 3 * time.Second, Paused: 2 * time.Second, PausedFor: "pipeline p is 40s behind", Done: 0.5},
+			"[========        ]  50%  7 rows (7/s)  0 B  paused: pipeline p is 40s behind",
+		},
+		{work.Progress{Rows: 7, Elapsed: 3 * time.Second, Paused: 2 * time.Second, Done: 0.5}, "[========        ]  50%  7 rows (7/s)  0 B  1s left"},
 		{work.Progress{Rows: 7, Elapsed: time.Second, Done: 0.5}, "[========        ]  50%  7 rows (7/s)  0 B  1s left"}, // a join, which has no regions
 		{work.Progress{Files: 3, Bytes: 2048, Elapsed: time.Second, Done: 0.75}, "[============    ]  75%  3 files  2.0 KiB  1s left"},
 		{work.Progress{Rows: 1 << 40, Bytes: 900 << 30, Regions: 9999, RegionsDone: 1000, Elapsed: time.Hour, Done: 0.1}, "[=               ]  10%  1000/9999 regions  1,099,511,627,776 rows (305,419,896/s)  900.0 GiB  9h0m0s left"},

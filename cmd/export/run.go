@@ -128,6 +128,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
 		return hand.record(ctx, jobs.RunEntry(m, cause, false))
 	}
+	o.Lag = lagOf(p, source, c.Job, o.Job.Yields())
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err = jobs.Run(ctx, o)
@@ -278,6 +279,9 @@ func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range m.Totals {
 		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))
+	}
+	if m.PausedSeconds > 0 {
+		fmt.Fprintf(t, "  paused\t%s, so that ingest could catch up\n", time.Duration(m.PausedSeconds*float64(time.Second)).Round(time.Millisecond))
 	}
 	printOffsets(t, m.Offsets)
 	fmt.Fprintf(t, "  in\t%s\n", below(out, m.Job))

@@ -31,6 +31,8 @@ type published struct {
 	schedules *schedule.Runner // nil = none
 	log       *slog.Logger
 
+	yields yields // of runs of this process
+
 	mu   sync.Mutex
 	runs map[string]*lastknown.Value[[]jobs.RunSummary] // by place; guarded by mu
 
@@ -56,6 +58,11 @@ type pastRuns struct {
 // `export list` says why. One that does not answer is as it was when it last did.
 func (p *published) status() []serve.ExportStatus {
 	all := p.directories()
+	yields := p.yields.all()
+	for i := range all {
+		y := yields[all[i].Name]
+		all[i].Yielding, all[i].YieldSeconds = y.why, (y.before + y.current).Seconds()
+	}
 	if p.schedules == nil {
 		return all
 	}

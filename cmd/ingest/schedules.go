@@ -226,9 +226,11 @@ func (d *daemon) runJob(ctx context.Context, r schedule.Request) (out schedule.O
 	defer func() { err = errors.Join(err, source.Close()) }()
 	run, cancel := resumable(ctx)
 	defer cancel()
+	yielding, end := d.exports.yields.begin(r.Job)
+	defer end()
 	m, err := jobs.Run(run, &jobs.RunOptions{
 		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id, Confirm: r.Confirm,
-		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
+		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log, Lag: d.lag, Yielding: yielding,
 	})
 	if errors.Is(err, jobs.ErrResumable) {
 		source.Keep()
@@ -251,7 +253,10 @@ func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.
 	if out, done, err := publishedBefore(ctx, t, r); done || err != nil {
 		return out, err
 	}
+	yielding, end := d.exports.yields.begin(r.Job)
+	defer end()
 	o := &jobs.JoinOptions{
+		Lag: d.lag, Yielding: yielding,
 		Join: j, Target: t, Out: j.Out(), LogicalTime: r.Logical, Confirm: r.Confirm, Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
 		OpenBucket: func(at string) (target.Target, error) { return d.cfg.OpenTarget(at, false, d.log) },
 	}

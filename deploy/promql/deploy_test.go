@@ -279,6 +279,7 @@ func testAlerts(t *testing.T, before, after []series) {
 		"a file is corrupt at the start": {edit: stopped(set("sluice_store_corruptions_total", to(1))), want: []string{"SluiceCorruption"}},
 		"an export fails":                {after: exports, want: []string{"SluiceExportFails"}},
 		"a directory hangs":              {edit: set("sluice_export_directory_held_seconds", func(s, _ float64) float64 { return s }), want: []string{"SluiceExportDirectoryHangs"}},
+		"an export waits":                {edit: set("sluice_export_yielding", to(1)), want: []string{"SluiceExportWaits"}},
 		"increments are late":            {edit: set("sluice_store_late_increments_total", grows(1)), want: []string{"SluiceLateIncrements"}},
 		"commits are refused":            {edit: set("sluice_store_commits_refused_total", grows(0.02)), want: []string{"SluiceCommitsRefused"}},
 		"the disk hangs":                 {edit: set("sluice_store_loop_held_seconds", func(s, _ float64) float64 { return s }), want: []string{"SluiceDiskHangs"}},

@@ -40,6 +40,8 @@ type Outcome struct {
 	RunID string
 	Rows  int64
 	Bytes int64
+	// PausedSeconds is for how long it has paused so that ingest could catch up.
+	PausedSeconds float64
 	// Published says that the run had been published before: nothing was done.
 	Published bool
 }
@@ -487,7 +489,7 @@ func (j *job) attempts(ctx context.Context, r Run) {
 			if out.Published {
 				e.Result = Published
 			}
-			e.RunID, e.Rows, e.Bytes = out.RunID, out.Rows, out.Bytes
+			e.RunID, e.Rows, e.Bytes, e.PausedSeconds = out.RunID, out.Rows, out.Bytes, out.PausedSeconds
 			break
 		}
 		e.Result, e.Error = Failed, err.Error()

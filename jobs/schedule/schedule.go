@@ -186,6 +186,35 @@ func (s *Schedule) Spec() Spec { return s.spec }
 // schedule has ended.
 func (s *Schedule) Next(t time.Time) time.Time { return s.times.next(t.UTC()) }
 
+// earliest is how far back Last looks: a time is not further from the next one.
+const earliest = horizon * time.Second
+
+// Last returns the last logical time that is not after t, in UTC, or the zero time where
+// there is none.
+func (s *Schedule) Last(t time.Time) time.Time {
+	there := func(from time.Time) bool { // a time in (from, t]
+		at := s.Next(from)
+		return !at.IsZero() && !at.After(t)
+	}
+	back := time.Minute
+	for !there(t.Add(-back)) {
+		if back > earliest {
+			return time.Time{}
+		}
+		back *= 2
+	}
+	// Of two seconds, the times after the first are those after the second, and maybe others.
+	low, high := t.Add(-back).Unix(), t.Unix()
+	for high-low > 1 {
+		if middle := low + (high-low)/2; there(time.Unix(middle, 0)) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return s.Next(time.Unix(low, 0))
+}
+
 // Start returns when the run for a logical time is to start: the time itself and
 // the job's jitter.
 func (s *Schedule) Start(logical time.Time) time.Time { return logical.Add(s.offset) }

@@ -223,3 +223,24 @@ func TestNextBehindTheTable(t *testing.T) {
 		t.Errorf("Got %v, want %v", got, want)
 	}
 }
+
+// TestLast: the last time that is not after another is the one that the next ones after it
+// go on from.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	crons := []string{"30 2 * * *", "* * * 1 *", "0 0 29 2 *", "@every 6h", "@every 7s", "15 30 2 * * *", "0,30 2,3 * * *", "30 * * * *", "0 12 13 * fri"}
+	rapid.Check(t, func(rt *rapid.T) {
+		s := compile(t, &Spec{
+			Cron: rapid.SampledFrom(crons).Draw(rt, "cron"), Zone: rapid.SampledFrom([]string{"", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana"}).Draw(rt, "zone"),
+			DST: rapid.SampledFrom([]string{After, Skip, Literal}).Draw(rt, "dst"),
+		})
+		now := time.UnixMilli(rapid.Int64Range(1_000_000_000_000, 2_000_000_000_000).Draw(rt, "now")).UTC()
+		if rapid.Bool().Draw(rt, "at one") {
+			now = s.Next(now)
+		}
+		last := s.Last(now)
+		if last.IsZero() || last.After(now) || !s.Next(last).After(now) || !s.Next(last.Add(-time.Second)).Equal(last) {
+			rt.Fatalf("Got %s, and %s next, for %s", last, s.Next(last), now)
+		}
+	})
+}

@@ -21,6 +21,10 @@ type Progress struct {
 	// sides was read: where a hash join writes them to a disk, half of what is left
 	// then is for joining what was written.
 	Done float64
+	// Paused is for how long it has paused so that ingest can catch up, and PausedFor why
+	// it does now; empty = it is at work.
+	Paused    time.Duration
+	PausedFor string
 	// ResumedRows and ResumedDone are what a run that was cut off had done.
 	ResumedRows int64
 	ResumedDone float64

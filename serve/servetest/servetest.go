@@ -34,7 +34,7 @@ func Fill(o *serve.Options) {
 	}
 	o.Exports = func() []serve.ExportStatus {
 		return []serve.ExportStatus{{
-			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0), DirectoryHeldSeconds: 75.5,
+			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0), Yielding: "pipeline views is 40s behind", YieldSeconds: 128.5, DirectoryHeldSeconds: 75.5,
 			Schedule: &serve.ScheduleStatus{
 				Cron: "@daily", Zone: "UTC", Paused: true, Working: now, Results: map[string]int64{"failed": 74}, Next: []time.Time{time.Unix(3e9, 0)},
 				Orders: []api.Order{{ID: "o", Cause: "backfill", Times: 80, Ended: 5}}, Ordered: map[string]map[string]int64{"manual": {"ok": 76}},
