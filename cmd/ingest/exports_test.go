@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,10 +27,10 @@ jobs:
 			t.Fatal(err)
 		}
 		p := newPublished(cfg, slog.New(slog.DiscardHandler))
-		answer, looks := make(chan struct{}), 0
+		answer, looks := make(chan struct{}), new(atomic.Int64)
 		p.look = func(_ string, of *config.Declared) []jobs.RunSummary {
 			if of.Out == "/far" {
-				looks++
+				looks.Add(1)
 				<-answer
 			}
 			return []jobs.RunSummary{{Job: "near", Rows: 7}, {Job: "far", Rows: 8}, {Job: "farther", Rows: 9}}
@@ -49,8 +50,8 @@ jobs:
 		want("at first", map[string]uint64{"near": 7}, lookPatience.Seconds())
 		time.Sleep(time.Hour)
 		want("an hour later", map[string]uint64{"near": 7}, (time.Hour + 2*lookPatience).Seconds())
-		if looks != 1 {
-			t.Errorf("Got %d looks at one directory, want 1", looks)
+		if n := looks.Load(); n != 1 {
+			t.Errorf("Got %d looks at one directory, want 1", n)
 		}
 		close(answer)
 		synctest.Wait()

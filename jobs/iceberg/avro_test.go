@@ -178,8 +178,8 @@ func TestAvroName(t *testing.T) {
 // ExampleCheckLocation shows which places readers cannot be sent to.
 func ExampleCheckLocation() {
 	fmt.Println(CheckLocation("s3://lake/sluice/pageviews"))
-	fmt.Println(CheckLocation("file:///srv/50%/pageviews"))
+	fmt.Println(CheckLocation("file:///srv/why?/pageviews"))
 	// Output:
 	// <nil>
-	// iceberg: the location file:///srv/50%/pageviews has '%', which readers take for more than itself: write to another directory
+	// iceberg: the location file:///srv/why?/pageviews has '?', which readers take for more than itself: write to another directory
 }

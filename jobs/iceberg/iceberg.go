@@ -82,7 +82,7 @@ func Check(columns []columnar.Column) error {
 // CheckLocation returns what keeps readers from finding files below this URL: a character
 // that some of them take for more than itself.
 func CheckLocation(url string) error {
-	if i := strings.IndexAny(url, "?#%\\"); i >= 0 {
+	if i := strings.IndexAny(url, "?#\\"); i >= 0 {
 		return fmt.Errorf("iceberg: the location %s has %q, which readers take for more than itself: write to another directory", url, url[i])
 	}
 	return nil
