@@ -2,12 +2,10 @@ package config
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -67,13 +65,9 @@ func (t *ServerTLS) load(setting string, files *Renewed) (*tls.Config, error) {
 	}
 	o := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil }}
 	if t.ClientCAFile != "" {
-		text, err := os.ReadFile(t.ClientCAFile)
-		if err != nil {
+		o.ClientAuth = tls.RequireAndVerifyClientCert
+		if o.ClientCAs, err = readRoots(t.ClientCAFile); err != nil {
 			return nil, fmt.Errorf("client_ca_file: %w", err)
-		}
-		o.ClientCAs, o.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-		if !o.ClientCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("client_ca_file: %s holds no certificate in PEM form", t.ClientCAFile)
 		}
 	}
 	return o, nil

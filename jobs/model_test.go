@@ -117,6 +117,25 @@ func (m *movingTable) rows() [][]string {
 	return rows
 }
 
+// newMovingTable makes a table t with the number n, with a family f and a COUNTER family n,
+// and returns it with its schema and what takes steps with it.
+func newMovingTable(t *testing.T, rt *rapid.T, db *pebblestore.DB, n int) (m *movingTable, d *store.TableDescriptor, take func([]step)) {
+	counter := store.NewFamily("n")
+	counter.Counter = true
+	d = &store.TableDescriptor{Name: fmt.Sprint("t", n), Families: []store.FamilyDescriptor{store.NewFamily("f"), counter}}
+	if err := db.CreateTable(t.Context(), d, nil); err != nil {
+		rt.Fatal(err)
+	}
+	m = &movingTable{db: db, name: d.Name, model: map[string]map[string]string{}, time: 1000, moved: map[string]int{}}
+	return m, d, func(steps []step) {
+		for i := range steps {
+			if err := m.take(t, &steps[i]); err != nil {
+				rt.Fatalf("%+v: %v", steps[i], err)
+			}
+		}
+	}
+}
+
 // I5: over random histories, an export is what the table held when its snapshot was
 // taken, while the table is written, split, merged and rewritten under it.
 func TestExportIsModelWhileTheTableMoves(t *testing.T) {
@@ -126,20 +145,7 @@ func TestExportIsModelWhileTheTableMoves(t *testing.T) {
 	cases := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		cases++
-		counter := store.NewFamily("n")
-		counter.Counter = true
-		d := &store.TableDescriptor{Name: fmt.Sprint("t", cases), Families: []store.FamilyDescriptor{store.NewFamily("f"), counter}}
-		if err := db.CreateTable(t.Context(), d, nil); err != nil {
-			rt.Fatal(err)
-		}
-		m := &movingTable{db: db, name: d.Name, model: map[string]map[string]string{}, time: 1000, moved: map[string]int{}}
-		take := func(steps []step) {
-			for i := range steps {
-				if err := m.take(t, &steps[i]); err != nil {
-					rt.Fatalf("%+v: %v", steps[i], err)
-				}
-			}
-		}
+		m, d, take := newMovingTable(t, rt, db, cases)
 		steps := rapid.Custom(drawStep)
 		for run := range rapid.IntRange(1, 2).Draw(rt, "runs") {
 			take(rapid.SliceOfN(steps, 0, 40).Draw(rt, "before"))

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -54,20 +53,7 @@ func TestReadingIsModelWhileTheTableMoves(t *testing.T) {
 	cases := 0
 	jobstest.Check(t, func(rt *rapid.T) {
 		cases++
-		counter := store.NewFamily("n")
-		counter.Counter = true
-		d := &store.TableDescriptor{Name: fmt.Sprint("t", cases), Families: []store.FamilyDescriptor{store.NewFamily("f"), counter}}
-		if err := db.CreateTable(t.Context(), d, nil); err != nil {
-			rt.Fatal(err)
-		}
-		m := &movingTable{db: db, name: d.Name, model: map[string]map[string]string{}, time: 1000, moved: map[string]int{}}
-		take := func(steps []step) {
-			for i := range steps {
-				if err := m.take(t, &steps[i]); err != nil {
-					rt.Fatalf("%+v: %v", steps[i], err)
-				}
-			}
-		}
+		m, d, take := newMovingTable(t, rt, db, cases)
 		steps := rapid.Custom(drawStep)
 		take(rapid.SliceOfN(steps, 0, 40).Draw(rt, "before"))
 		job := mustCompile(t, "j", &Spec{Table: d.Name, PartitionBy: []string{"p"}, Columns: []columnar.ColumnSpec{

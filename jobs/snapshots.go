@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/iceberg"
@@ -13,11 +14,7 @@ import (
 // checkIceberg checks that runs with these formats and columns can be snapshots of an
 // Iceberg table.
 func checkIceberg(formats []format, columns []columnar.Column, bad func(path, format string, args ...any)) {
-	parquet := false
-	for i := range formats {
-		parquet = parquet || formats[i].name == Parquet
-	}
-	if !parquet {
+	if !slices.ContainsFunc(formats, func(f format) bool { return f.name == Parquet }) {
 		bad("iceberg", "its files are those of Parquet, which formats has not")
 	}
 	if err := iceberg.Check(columns); err != nil {
@@ -61,9 +58,9 @@ func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 		c := &m.Columns[i]
 		typ, _ := columnar.ParseType(c.Type) // a manifest that was read, or is to be, is valid
 		r.Columns = append(r.Columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
-		if coding, ok := columnar.ParseCoding(c.Coding); ok && c.From == columnar.FromRow && c.OnError == columnar.OnErrorFail && coding.Verbatim(typ) && m.keyed() {
-			r.Key = c.Name
-		}
+	}
+	if key := m.keyColumn(); key >= 0 && m.keyed() {
+		r.Key = m.Columns[key].Name
 	}
 	for i := range m.Files {
 		f := &m.Files[i]

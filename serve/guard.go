@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
@@ -79,14 +77,11 @@ func (s *Server) hostAllowed(host string) bool {
 		slices.ContainsFunc(s.o.AllowedHosts, func(a string) bool { return strings.EqualFold(a, host) })
 }
 
-// authorized asks for the bearer token. The comparison takes the same time
-// whatever is wrong, length included, as digests are compared.
+// authorized asks for the bearer token.
 func (s *Server) authorized(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.token()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		got := sha256.Sum256([]byte(token))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		if !strings.EqualFold(scheme, "Bearer") || !api.SameToken(s.token(), token) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 			e, status := api.FromError(fmt.Errorf("%w; the daemon's is in %s of its data directory", api.ErrUnauthorized, api.EndpointFile))
 			s.writeError(w, r, status, e)

@@ -89,20 +89,7 @@ jobs:
 	endpoint := filepath.Join(data, "sluice.endpoint")
 	c := dialDaemon(t, data)
 
-	script := filepath.Join(ModuleRoot(t), "internal", "integration", "flight.py")
-	cmd := exec.CommandContext(t.Context(), python, script, address, endpoint, "events", filepath.Join(out, "events"))
-	cmd.Stderr = t.Output()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, stdin, stdout := startScript(t.Context(), t, "flight.py", address, endpoint, "events", filepath.Join(out, "events"))
 	lines := bufio.NewScanner(stdout)
 	if !lines.Scan() || lines.Text() != "OPENED" {
 		t.Fatalf("Got %q, %v\n%s", lines.Text(), cmd.Wait(), d.Log())

@@ -3,7 +3,9 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,24 @@ func python(t *testing.T) string {
 		t.Skip("SLUICE_PYTHON names no Python with the packages of requirements.txt")
 	}
 	return p
+}
+
+// startScript starts a script of this directory, until ctx ends, with what it reads and prints.
+func startScript(ctx context.Context, t *testing.T, script string, args ...string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout io.ReadCloser) {
+	t.Helper()
+	cmd = exec.CommandContext(ctx, python(t), append([]string{filepath.Join(ModuleRoot(t), "internal", "integration", script)}, args...)...)
+	cmd.Stderr = t.Output()
+	var err error
+	if stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, stdin, stdout
 }
 
 // readings is what readers.py prints, by reader.

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -38,19 +37,7 @@ func newS3(t *testing.T) *s3Service {
 	if endpoint := os.Getenv("SLUICE_S3"); endpoint != "" {
 		return &s3Service{endpoint, os.Getenv("SLUICE_S3_BUCKET"), os.Getenv("SLUICE_S3_ACCESS_KEY"), os.Getenv("SLUICE_S3_SECRET_KEY")}
 	}
-	cmd := exec.Command(python(t), filepath.Join(ModuleRoot(t), "internal", "integration", "s3server.py"))
-	cmd.Stderr = t.Output()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, stdin, stdout := startScript(context.Background(), t, "s3server.py")
 	t.Cleanup(func() {
 		_ = stdin.Close() // which ends it
 		_ = cmd.Wait()

@@ -162,18 +162,18 @@ func (t *Table) sweep(ctx context.Context, m *metadata, version int) error {
 	if err != nil {
 		return err
 	}
-	var used []string
+	used := make(map[string]bool, len(m.Snapshots))
 	for i := range m.Snapshots {
 		stem, _, _ := stemOf(path.Base(m.Snapshots[i].ManifestList))
-		used = append(used, stem)
+		used[stem] = true
 	}
 	for _, f := range files {
 		n, old := versionOf(f.Name)
 		old = old && n < version-keptVersions
 		stem, sequence, avro := stemOf(f.Name)
 		// A later sequence is one of a commit at work.
-		if old || avro && sequence <= m.LastSequence && !slices.Contains(used, stem) {
-			if err := c.RemoveFile(ctx, t.name(f.Name)); err != nil && !errors.Is(err, target.ErrNotFound) {
+		if old || avro && sequence <= m.LastSequence && !used[stem] {
+			if err := c.RemoveFile(ctx, t.name(f.Name)); err != nil {
 				return err
 			}
 		}

@@ -2,8 +2,6 @@ package flight
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"strings"
 
@@ -37,14 +35,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 	return next(srv, stream)
 }
 
-// isToken compares in the same time whatever is wrong, length included, as digests are
-// compared.
-func (s *Server) isToken(token string) bool {
-	want, got := sha256.Sum256([]byte(s.token())), sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
-}
-
-// credentials returns the scheme and the text of the Authorization header.
+// credentialsOf returns the scheme and the text of the Authorization header.
 func credentialsOf(ctx context.Context) (scheme, text string) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if all := md.Get("authorization"); len(all) > 0 {
@@ -54,7 +45,7 @@ func credentialsOf(ctx context.Context) (scheme, text string) {
 }
 
 func (s *Server) authorize(ctx context.Context) error {
-	if scheme, token := credentialsOf(ctx); strings.EqualFold(scheme, "Bearer") && s.isToken(token) {
+	if scheme, token := credentialsOf(ctx); strings.EqualFold(scheme, "Bearer") && api.SameToken(s.token(), token) {
 		return nil
 	}
 	s.counts.token.Add(1)
@@ -70,7 +61,7 @@ func (s *Server) Handshake(stream flight.FlightService_HandshakeServer) error {
 		if err != nil {
 			plain, err = base64.RawStdEncoding.DecodeString(text)
 		}
-		if _, password, ok := strings.Cut(string(plain), ":"); err == nil && ok && s.isToken(password) {
+		if _, password, ok := strings.Cut(string(plain), ":"); err == nil && ok && api.SameToken(s.token(), password) {
 			bearer := metadata.Pairs("authorization", "Bearer "+password)
 			stream.SetTrailer(bearer)
 			return stream.SendHeader(bearer)
