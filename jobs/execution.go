@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/iceberg"
 	"sluice/jobs/join"
 	"sluice/jobs/rowsort"
 	"sluice/jobs/schedule"
@@ -115,6 +116,11 @@ func (x *execution) openTarget() (closeTarget func() error, err error) {
 // gone on with. Where the run is published and the pointer is not replaced, it returns m
 // and an error.
 func (x *execution) publish(ctx context.Context, m *Manifest, want *runState, parts bool, s steps) (*Manifest, error) {
+	if m.Iceberg { // known before the files are written, and before anybody has them
+		if err := iceberg.CheckLocation(x.Target.URL(x.name)); err != nil {
+			return nil, err
+		}
+	}
 	w, err := x.beginOrGoOn(ctx, m, want, parts, s)
 	if errors.Is(err, target.ErrExists) {
 		err = errors.Join(publishedBefore(x.LogicalTime, err), pointAgain(ctx, x.Target, x.dir))

@@ -151,3 +151,19 @@ func TestSnapshotFails(t *testing.T) {
 	}
 	tableRuns(t, out, "j", "1")
 }
+
+// TestSnapshotPlace: a run whose table nobody could open is not published at all.
+func TestSnapshotPlace(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "a#b")
+	tg, err := target.CreateLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	if m, err := icebergAt(t, tg, 1, 10); m != nil || err == nil || !strings.Contains(err.Error(), "write to another directory") {
+		t.Errorf("Got %v, %v", m, err)
+	}
+	if runs, err := List(t.Context(), out); err != nil || len(runs) > 0 {
+		t.Errorf("Got %v, %v, want nothing published", runs, err)
+	}
+}
