@@ -242,3 +242,12 @@ func readS3Error(status int, body []byte) *s3Error {
 	}
 	return e
 }
+
+// delete deletes an object; one that is not there is no error.
+func (c *s3Client) delete(ctx context.Context, key string) error {
+	_, err := c.do(ctx, &s3Request{method: http.MethodDelete, key: key, limit: maxErrorBytes})
+	if status(err) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}

@@ -386,11 +386,7 @@ func (s *S3) sweep(ctx context.Context, dir, etag string) error {
 func (s *S3) deleteBefore(ctx context.Context, name string, before time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, before)
 	defer cancel()
-	_, err := s.client.do(ctx, &s3Request{method: http.MethodDelete, key: s.key(name), limit: maxErrorBytes})
-	if status(err) == http.StatusNotFound {
-		return nil
-	}
-	return err
+	return s.client.delete(ctx, s.key(name))
 }
 
 // RemoveFile deletes the object.
@@ -398,8 +394,7 @@ func (s *S3) RemoveFile(ctx context.Context, name string) error {
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return err
 	}
-	_, err := s.client.do(ctx, &s3Request{method: http.MethodDelete, key: s.key(name), limit: maxErrorBytes})
-	if err != nil && status(err) != http.StatusNotFound {
+	if err := s.client.delete(ctx, s.key(name)); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil

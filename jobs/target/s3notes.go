@@ -137,14 +137,7 @@ func (s *S3) dropLogs(ctx context.Context, dir string, logs []s3Log) error {
 		if err := s.listPrefix(ctx, prefix, "", func(name string, _ int64) { keys = append(keys, prefix+name) }); err != nil {
 			return err
 		}
-		err := atOnce(len(keys), func(i int) error {
-			_, err := s.client.do(ctx, &s3Request{method: http.MethodDelete, key: keys[i], limit: maxErrorBytes})
-			if status(err) == http.StatusNotFound {
-				return nil
-			}
-			return err
-		})
-		if err != nil {
+		if err := atOnce(len(keys), func(i int) error { return s.client.delete(ctx, keys[i]) }); err != nil {
 			return err
 		}
 	}
