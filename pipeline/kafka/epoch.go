@@ -16,11 +16,11 @@ import (
 func (c *Client) EpochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error) {
 	found, end = -1, -1
 	err = c.attempt(ctx, func(ctx context.Context) error {
-		metas, err := c.topics(ctx, topic)
+		meta, err := c.topicOnce(ctx, topic, partition)
 		if err != nil {
 			return err
 		}
-		l, ok := metas[topic].leaders[partition]
+		l, ok := meta.leaders[partition]
 		switch {
 		case !ok:
 			return fmt.Errorf("%w: it has no partition %d", ErrTopicNotFound, partition)

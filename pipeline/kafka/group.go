@@ -226,16 +226,16 @@ func (g *Group) watch(ctx context.Context, dealt map[string]int) {
 			return
 		case <-t.C:
 		}
-		metas, _, err := g.c.topicsOnce(ctx, topics)
+		got, err := g.c.topicsOnce(ctx, topics...)
 		changed := slices.IndexFunc(topics, func(topic string) bool {
-			m := metas[topic] // one that is gone is its readers' to report
+			m := got.metas[topic] // one that is gone is its readers' to report
 			return m != nil && len(m.Partitions) > 0 && len(m.Partitions) != dealt[topic]
 		})
 		if err != nil || changed < 0 {
 			continue
 		}
 		topic := topics[changed]
-		logger := g.c.o.Logger.With("group", g.o.ID, "topic", topic, "partitions", len(metas[topic].Partitions), "dealt", dealt[topic])
+		logger := g.c.o.Logger.With("group", g.o.ID, "topic", topic, "partitions", len(got.metas[topic].Partitions), "dealt", dealt[topic])
 		// While another topic is not told of nobody could join again, and nothing would be read.
 		if _, err = g.c.topics(ctx, topics...); err == nil {
 			logger.Info("topic has new partitions, consumer group rebalances")

@@ -132,15 +132,19 @@ func (c *Client) Topics(ctx context.Context, names ...string) (map[string]*Topic
 
 // topics is Topics with leaders, within RequestTimeout.
 func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topicMeta, error) {
-	var metas map[string]*topicMeta
+	return c.topicsWith(ctx, nil, names...)
+}
+
+// topicsWith is topics, where each ought to have parts. One that has them not is no error.
+func (c *Client) topicsWith(ctx context.Context, parts []int32, names ...string) (map[string]*topicMeta, error) {
+	var got told
 	err := c.attempt(ctx, func(ctx context.Context) error {
-		var errs map[string]code
 		var err error
-		if metas, errs, err = c.topicsOnce(ctx, names); err != nil {
+		if got, err = c.find(ctx, parts, names...); err != nil {
 			return err
 		}
 		for _, name := range names {
-			if err := c.described(ctx, name, metas[name], errs[name]); err != nil {
+			if err := c.described(ctx, name, got); err != nil {
 				return &TopicError{name, err}
 			}
 		}
@@ -149,13 +153,22 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 	if err != nil {
 		return nil, fmt.Errorf("look up topics: %w", err)
 	}
-	return metas, nil
+	return got.metas, nil
+}
+
+// topicOnce is topicsWith of one topic, once.
+func (c *Client) topicOnce(ctx context.Context, name string, parts ...int32) (*topicMeta, error) {
+	got, err := c.find(ctx, parts, name)
+	if err != nil {
+		return nil, err
+	}
+	return got.metas[name], c.described(ctx, name, got)
 }
 
 // described returns why what was answered describes no topic of that name, nil where it
 // does.
-func (c *Client) described(ctx context.Context, name string, m *topicMeta, e code) error {
-	switch {
+func (c *Client) described(ctx context.Context, name string, got told) error {
+	switch m, e := got.metas[name], got.errs[name]; {
 	case e == codeUnknownTopicOrPartition:
 		return c.topicNotFound(ctx, name)
 	case e == codeInvalidTopic:
@@ -170,31 +183,30 @@ func (c *Client) described(ctx context.Context, name string, m *topicMeta, e cod
 	return nil
 }
 
-// topicsOnce asks for the named topics, all where names is empty, once. Topics
-// that the cluster reports an error for are in the second result. Of a single topic the
-// answer is shared with others who ask for it just now, and must not be changed.
-func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
+// topicsOnce asks any broker for the named topics, all where names is empty, once. Of a
+// single topic the answer is shared with others who ask for it just now, and must not be
+// changed.
+func (c *Client) topicsOnce(ctx context.Context, names ...string) (told, error) {
 	if len(names) != 1 {
-		return c.metadata(ctx, names)
+		return c.metadata(ctx, anyNode, names)
 	}
-	got, err := c.telling.ask(ctx, names[0], nil, func(ctx context.Context, _ []struct{}) (told, error) {
-		metas, errs, err := c.metadata(ctx, names)
-		return told{metas, errs}, err
+	return c.telling.ask(ctx, names[0], nil, func(ctx context.Context, _ []struct{}) (told, error) {
+		return c.metadata(ctx, anyNode, names)
 	})
-	return got.metas, got.errs, err
 }
 
 // told is what a broker has told of topics.
 type told struct {
-	metas map[string]*topicMeta
-	errs  map[string]code
+	metas   map[string]*topicMeta
+	errs    map[string]code // of the topics that the cluster reports one for
+	brokers []int32         // of the cluster
 }
 
-// metadata is topicsOnce with a request of its own.
-func (c *Client) metadata(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
-	v, err := c.negotiate(ctx, anyNode)
+// metadata is topicsOnce of a broker, or any where node is anyNode, with a request of its own.
+func (c *Client) metadata(ctx context.Context, node int32, names []string) (told, error) {
+	v, err := c.negotiate(ctx, node)
 	if err != nil {
-		return nil, nil, err
+		return told{}, err
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Version = v.metadata
@@ -204,10 +216,10 @@ func (c *Client) metadata(ctx context.Context, names []string) (map[string]*topi
 		t.Topic = kmsg.StringPtr(name)
 		req.Topics = append(req.Topics, t)
 	}
-	resp, err := c.request(ctx, anyNode, req)
+	resp, err := c.request(ctx, node, req)
 	if err != nil {
-		c.forget(anyNode)
-		return nil, nil, err
+		c.forget(node)
+		return told{}, err
 	}
 	r := resp.(*kmsg.MetadataResponse)
 	c.seeds.learn(r.Brokers)
@@ -215,14 +227,17 @@ func (c *Client) metadata(ctx context.Context, names []string) (map[string]*topi
 	if r.ClusterID != nil {
 		cluster = *r.ClusterID
 	}
-	metas, errs := make(map[string]*topicMeta), make(map[string]code)
+	got := told{metas: make(map[string]*topicMeta), errs: make(map[string]code)}
+	for i := range r.Brokers {
+		got.brokers = append(got.brokers, r.Brokers[i].NodeID)
+	}
 	for i := range r.Topics {
 		t := &r.Topics[i]
 		if t.Topic == nil || (t.IsInternal && len(names) == 0) {
 			continue
 		}
 		if t.ErrorCode != 0 {
-			errs[*t.Topic] = code(t.ErrorCode)
+			got.errs[*t.Topic] = code(t.ErrorCode)
 			continue
 		}
 		m := &topicMeta{
@@ -236,9 +251,9 @@ func (c *Client) metadata(ctx context.Context, names []string) (map[string]*topi
 			m.leaders[p.Partition] = leader{node: p.Leader, epoch: p.LeaderEpoch}
 		}
 		slices.Sort(m.Partitions)
-		metas[*t.Topic] = m
+		got.metas[*t.Topic] = m
 	}
-	return metas, errs, nil
+	return got, nil
 }
 
 // controller asks which broker creates topics. Brokers of a KRaft cluster name
@@ -263,9 +278,9 @@ func (c *Client) controller(ctx context.Context) (int32, error) {
 // have been meant for.
 func (c *Client) topicNotFound(ctx context.Context, name string) error {
 	hint := "create it first"
-	if all, _, err := c.topicsOnce(ctx, nil); err == nil {
-		names := make([]string, 0, len(all))
-		for n := range all {
+	if all, err := c.topicsOnce(ctx); err == nil {
+		names := make([]string, 0, len(all.metas))
+		for n := range all.metas {
 			names = append(names, n)
 		}
 		if near := nearest(name, names); len(near) > 0 {
@@ -333,14 +348,14 @@ func (c *Client) CreateTopic(ctx context.Context, name string, partitions int) e
 	}
 	// The controller has it; the broker that is asked next may not yet.
 	err = c.attempt(ctx, func(ctx context.Context) error {
-		metas, errs, err := c.topicsOnce(ctx, []string{name})
+		got, err := c.topicsOnce(ctx, name)
 		if err != nil {
 			return err
 		}
-		if e := errs[name]; e != codeNone {
+		if e := got.errs[name]; e != codeNone {
 			return e
 		}
-		m := metas[name]
+		m := got.metas[name]
 		if m == nil || len(m.Partitions) == 0 {
 			return codeUnknownTopicOrPartition
 		}

@@ -77,18 +77,9 @@ func (c *Client) OffsetsAt(ctx context.Context, topic string, partitions []int32
 func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int32, timestamp int64, isolation int8) (map[int32]int64, error) {
 	found := make(map[int32]int64, len(partitions))
 	err := c.attempt(ctx, func(ctx context.Context) error {
-		metas, errs, err := c.topicsOnce(ctx, []string{topic})
+		meta, err := c.topicOnce(ctx, topic, partitions...)
 		if err != nil {
 			return err
-		}
-		if e := errs[topic]; e == codeUnknownTopicOrPartition {
-			return c.topicNotFound(ctx, topic)
-		} else if e != codeNone {
-			return e
-		}
-		meta := metas[topic]
-		if meta == nil {
-			return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, topic)
 		}
 		var failed error
 		byNode := make(map[int32][]kmsg.ListOffsetsRequestTopicPartition)

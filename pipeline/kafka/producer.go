@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -135,11 +136,17 @@ func (p *Producer) produce(ctx context.Context, topic string, msgs []Message) er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	meta, err := p.meta(ctx, topic, t, false)
+	meta, err := p.meta(ctx, topic, t)
 	if err != nil {
 		return err
 	}
 	queues, err := p.deal(t, meta, msgs)
+	if errors.Is(err, ErrTopicNotFound) { // it may have the partition by now
+		if meta, err = p.meta(ctx, topic, t, named(msgs)...); err != nil {
+			return err
+		}
+		queues, err = p.deal(t, meta, msgs)
+	}
 	if err != nil {
 		return err
 	}
@@ -157,18 +164,31 @@ func (p *Producer) topic(name string) *producerTopic {
 	return t
 }
 
-// meta returns who leads the topic, asking again where fresh is set.
-func (p *Producer) meta(ctx context.Context, topic string, t *producerTopic, fresh bool) (*topicMeta, error) {
+// named returns the partitions that messages name, each once.
+func named(msgs []Message) []int32 {
+	var parts []int32
+	for i := range msgs {
+		if p := msgs[i].Partition; p >= 0 {
+			parts = append(parts, p)
+		}
+	}
+	slices.Sort(parts)
+	return slices.Compact(parts)
+}
+
+// meta returns who leads the topic, asking again where parts, which it ought to have, are
+// given.
+func (p *Producer) meta(ctx context.Context, topic string, t *producerTopic, parts ...int32) (*topicMeta, error) {
 	p.mu.Lock()
 	m, closed := t.meta, p.closed
 	p.mu.Unlock()
 	if closed {
 		return nil, ErrClosed
 	}
-	if m != nil && !fresh {
+	if m != nil && len(parts) == 0 {
 		return m, nil
 	}
-	metas, err := p.c.topics(ctx, topic)
+	metas, err := p.c.topicsWith(ctx, parts, topic)
 	if err != nil && !errors.Is(err, ErrTopicNotFound) {
 		return nil, err
 	}
@@ -284,7 +304,7 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 			t.failing = true
 			p.logger.Warn("produce fails, trying again", "topic", topic, "err", last)
 		}
-		fresh, err := p.meta(ctx, topic, t, true)
+		fresh, err := p.meta(ctx, topic, t, slices.Collect(maps.Keys(queues))...)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return fmt.Errorf("%w (last: %w)", ctx.Err(), reason)

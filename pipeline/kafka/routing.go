@@ -59,19 +59,19 @@ func (f *Fetcher) refresh(ctx context.Context) error {
 	}
 	rctx, cancel := context.WithTimeout(ctx, f.c.o.RequestTimeout)
 	defer cancel()
-	metas, errs, err := f.c.topicsOnce(rctx, names)
+	got, err := f.c.topicsOnce(rctx, names...)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, m := range metas {
+	for name, m := range got.metas {
 		if _, ok := f.ids[name]; !ok {
 			f.ids[name] = m.ID
 		}
 	}
 	for key, r := range f.readers {
-		id := f.route(r, metas[key.topic], errs[key.topic], f.ids[key.topic])
+		id := f.route(r, got.metas[key.topic], got.errs[key.topic], f.ids[key.topic])
 		if id == anyNode {
 			continue
 		}

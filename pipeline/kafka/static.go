@@ -87,7 +87,7 @@ func (c *Client) Assign(ctx context.Context, o *AssignOptions) (*Static, error) 
 
 // assignment is what is to be read now.
 func (s *Static) assignment(ctx context.Context) (Assignment, error) {
-	metas, err := s.c.topics(ctx, s.o.Topics...)
+	metas, err := s.c.topicsWith(ctx, s.o.Partitions, s.o.Topics...)
 	if err != nil {
 		return nil, err
 	}
