@@ -327,19 +327,42 @@ func (r *run) letGo(ctx context.Context, m *Manifest) {
 // verifyChain returns what is wrong with the runs that m goes on from, which lie
 // beside it.
 func verifyChain(ctx context.Context, t target.Target, m *Manifest) (problems []string, err error) {
+	_, err = ReadChain(ctx, t, m)
+	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
+		return []string{broken.why}, nil
+	}
+	return nil, err
+}
+
+// brokenChainError is why what an increment goes on from is not there.
+type brokenChainError struct{ why string }
+
+func (e *brokenChainError) Error() string { return "jobs: " + e.why }
+
+// ReadChain returns the manifests of the runs that m goes on from, the full one first and
+// without m; none where m is no increment. t is the job's directory. Its error says which
+// run is missing or another one than it was.
+func ReadChain(ctx context.Context, t target.Target, m *Manifest) (before []*Manifest, err error) {
 	for at := m; at.increment(); {
 		i := at.Incremental
 		base, _, err := readManifest(ctx, t, path.Join(i.Base, ManifestName))
 		switch {
 		case errors.Is(err, target.ErrNotFound):
-			return []string{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}, nil
+			return nil, &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
 		case err != nil:
 			return nil, err
-		case base.Incremental == nil || base.RunID != i.BaseRunID || base.Sequence != i.Since || base.Incremental.Number+1 != i.Number ||
-			base.Incremental.Store != i.Store || base.Incremental.Definition != i.Definition:
-			return []string{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}, nil
+		case !at.goesOnFrom(base):
+			return nil, &brokenChainError{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}
 		}
+		before = append(before, base)
 		at = base
 	}
-	return nil, nil
+	slices.Reverse(before)
+	return before, nil
+}
+
+// goesOnFrom reports whether m, an increment, holds what was changed since base.
+func (m *Manifest) goesOnFrom(base *Manifest) bool {
+	i, b := m.Incremental, base.Incremental
+	return b != nil && base.RunID == i.BaseRunID && base.Sequence == i.Since && b.Number+1 == i.Number && b.Store == i.Store && b.Definition == i.Definition
 }

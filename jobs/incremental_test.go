@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -316,11 +317,41 @@ func TestIncrementChain(t *testing.T) {
 	if found, err := Collect(t.Context(), &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}}); err != nil || len(found) > 0 {
 		t.Errorf("Got %+v, %v collected of a chain that is in use", found, err)
 	}
-	if _, err := Snippet(DuckDB, last, s.out); !errors.Is(err, store.ErrUnsupported) {
-		t.Errorf("Got %v for a snippet of an increment", err)
+	beside, err := target.OpenLocal(filepath.Join(s.out, "j"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beside.Close()
+	before, err := ReadChain(t.Context(), beside, last)
+	if err != nil || len(before) != 2 || before[0].RunID != full.RunID {
+		t.Fatalf("Got %+v, %v", before, err)
+	}
+	dir := filepath.Join(s.out, runDir("j", last.LogicalTime))
+	for _, reader := range Readers() { // internal/integration runs them
+		got, err := Snippet(reader, last, dir, before...)
+		for _, m := range append(before, last) {
+			if part := path.Base(runDir("j", m.LogicalTime)); err != nil || !strings.Contains(got, part) {
+				t.Errorf("%s: Got %v\n%s\nwant %s in it", reader, err, got, part)
+			}
+		}
+	}
+	bucket := &Bucket{Endpoint: "http://127.0.0.1:9000", Region: "r"}
+	got, err := SnippetInBucket(DuckDB, last, "s3://b/p/j/"+filepath.Base(dir), bucket, before...)
+	for _, want := range []string{"SCOPE 's3://b/p/j',", "'s3://b/p/j/" + path.Base(runDir("j", full.LogicalTime)) + "/part-", "'s3://b/p/j/" + filepath.Base(dir) + "/part-"} {
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("Got %v\n%s\nwant %s in it", err, got, want)
+		}
+	}
+	for name, other := range map[string][]*Manifest{"none": nil, "not all": before[1:], "in another order": {before[1], before[0]}} {
+		if got, err := Snippet(DuckDB, last, dir, other...); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("%s: Got %v\n%s", name, err, got)
+		}
 	}
 	if err := os.RemoveAll(filepath.Join(s.out, runDir("j", full.LogicalTime))); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := ReadChain(t.Context(), beside, last); err == nil || !strings.Contains(err.Error(), "which is missing") {
+		t.Errorf("Got %v of a broken chain", err)
 	}
 	r, err := Verify(t.Context(), filepath.Join(s.out, "j"))
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "which is missing") {

@@ -31,7 +31,7 @@ type place struct {
 
 // SnippetInBucket is Snippet of a run in a bucket, whose directory is at,
 // s3://BUCKET/PREFIX. No reader is told of credentials.
-func SnippetInBucket(reader string, m *Manifest, at string, b *Bucket) (string, error) {
+func SnippetInBucket(reader string, m *Manifest, at string, b *Bucket, before ...*Manifest) (string, error) {
 	u, err := url.Parse(b.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 		return "", fmt.Errorf("%w: the endpoint: readers take http://HOST:PORT or https://HOST", store.ErrInvalidArgument)
@@ -45,12 +45,22 @@ func SnippetInBucket(reader string, m *Manifest, at string, b *Bucket) (string, 
 		c, _ := utf8.DecodeRuneInString(rest[i:])
 		return "", fmt.Errorf("%w: %q has %q, of which no reader in a bucket can be told safely; give it another prefix", store.ErrInvalidArgument, at, c)
 	}
-	return snippet(reader, m, &place{dir: "s3://" + rest, bucket: b, secure: u.Scheme == "https", host: u.Host})
+	return snippet(reader, m, &place{dir: "s3://" + rest, bucket: b, secure: u.Scheme == "https", host: u.Host}, before)
 }
 
 // keyRune reports whether every reader takes c in the key of an object for itself.
 func keyRune(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("/-_.=", c)
+}
+
+// beside is another run of the job.
+func (p *place) beside(dir string) *place {
+	other := *p
+	other.dir = path.Join(path.Dir(p.dir), dir)
+	if p.bucket != nil {
+		other.dir = "s3://" + path.Join(path.Dir(p.key(p.dir)), dir)
+	}
+	return &other
 }
 
 // file is a file of the run, by what the readers but pyarrow call it.

@@ -29,11 +29,15 @@ func Readers() []string { return []string{DuckDB, Polars, Pandas, Spark} }
 // rows come sorted where the reader keeps the order of files; and it keeps readers
 // from taking the directory's run=… for a column. Of a run that is divided into
 // partitions it says which columns are in the directories' names, and their types. Names are quoted for the
-// language and, where the reader would expand patterns in them, for that. Its
-// error wraps store.ErrInvalidArgument for another reader and for a directory that
-// it cannot be told of (not UTF-8, for one), store.ErrUnsupported where the reader reads none of the
-// run's formats.
-func Snippet(reader string, m *Manifest, dir string) (string, error) {
+// language and, where the reader would expand patterns in them, for that.
+//
+// Of an increment it reads the table as of then: before is what ReadChain returns, the
+// runs that it goes on from, whose directories are beside dir. Then rows come in no order.
+//
+// Its error wraps store.ErrInvalidArgument for another reader, for a directory that
+// it cannot be told of (not UTF-8, for one), and for other runs before than these;
+// store.ErrUnsupported where the reader reads none of the run's formats, or it has no files.
+func Snippet(reader string, m *Manifest, dir string, before ...*Manifest) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("snippet: %w", err)
@@ -41,16 +45,13 @@ func Snippet(reader string, m *Manifest, dir string) (string, error) {
 	if !utf8.ValidString(dir) {
 		return "", fmt.Errorf("%w: directory %q is not UTF-8, which no reader could be told", store.ErrInvalidArgument, dir)
 	}
-	return snippet(reader, m, &place{dir: filepath.ToSlash(dir)})
+	return snippet(reader, m, &place{dir: filepath.ToSlash(dir)}, before)
 }
 
 // snippet is Snippet of a run at any place.
-func snippet(reader string, m *Manifest, at *place) (string, error) {
+func snippet(reader string, m *Manifest, at *place, before []*Manifest) (string, error) {
 	if !slices.Contains(Readers(), reader) {
 		return "", fmt.Errorf("%w: reader %q; it is %s", store.ErrInvalidArgument, reader, strings.Join(Readers(), ", "))
-	}
-	if m.increment() {
-		return "", fmt.Errorf("%w: run %s is an increment, the rows that were changed since run %s: docs/export.md says how to put them together", store.ErrUnsupported, m.RunID, m.Incremental.BaseRunID)
 	}
 	format := Parquet
 	if !slices.ContainsFunc(m.Totals, func(t Total) bool { return t.Format == Parquet }) {
@@ -59,46 +60,181 @@ func snippet(reader string, m *Manifest, at *place) (string, error) {
 	if format == Arrow && (reader == DuckDB || reader == Spark) {
 		return "", fmt.Errorf("%w: %s reads Parquet, and run %s has only Arrow files; add parquet to the job's formats", store.ErrUnsupported, reader, m.RunID)
 	}
-	var files []string
-	for i := range m.Files {
-		if m.Files[i].Format == format {
-			files = append(files, at.file(m.Files[i].Path))
-		}
+	if m.increment() || len(before) > 0 {
+		return chainSnippet(reader, format, m, at, before)
 	}
-	if len(m.PartitionBy) > 0 {
-		return partitionSnippet(reader, format, m, at, files)
+	r, err := relationOf(reader, format, m, at, "files")
+	if err != nil {
+		return "", err
 	}
-	switch reader {
-	case DuckDB:
-		return duckDBSnippet(m, at, files, "hive_partitioning = false")
-	case Polars:
-		return polarsSnippet(format, m, at, files), nil
-	case Pandas:
-		return pandasSnippet(format, m, at, files), nil
+	if r.empty {
+		return "", m.noFiles(format)
 	}
-	return sparkSnippet(m, at), nil
+	return prologue(reader, m, at) + r.files + show(reader, m, r.expression), nil
 }
 
-// duckDBSnippet reads files with these options of read_parquet.
-func duckDBSnippet(m *Manifest, at *place, files []string, options string) (string, error) {
+// noFiles is the error of a snippet of a run without files, which no reader reads.
+func (m *Manifest) noFiles(format string) error {
+	return fmt.Errorf("%w: run %s has no %s files, as it has no rows", store.ErrUnsupported, m.RunID, format)
+}
+
+// relation is how a reader reads the rows of a run.
+type relation struct {
+	files      string // lines that name the files; empty where expression does
+	expression string // of all rows
+	empty      bool   // there are no files
+}
+
+// relationOf returns how reader reads the files of a format of a run, whose list it calls
+// files.
+func relationOf(reader, format string, m *Manifest, at *place, files string) (relation, error) {
+	var paths []string
+	for i := range m.Files {
+		if m.Files[i].Format == format {
+			paths = append(paths, at.file(m.Files[i].Path))
+		}
+	}
+	list := func(path func(string) string) string {
+		return files + " = [\n" + listed(paths, path) + ",\n]\n"
+	}
+	r := relation{empty: len(paths) == 0}
+	var above []string
+	if len(m.PartitionBy) > 0 {
+		var err error
+		if above, err = m.above(at.dir); err != nil {
+			return relation{}, err
+		}
+	}
+	var err error
+	switch reader {
+	case DuckDB:
+		r.expression, err = duckDBRead(m, at, paths)
+	case Polars:
+		r.files, r.expression = list(pythonText), polarsRead(format, m, at, files, above)
+	case Pandas:
+		r.files, r.expression = list(func(f string) string { return pythonText(at.key(f)) }), pandasRead(format, m, at, files)
+	case Spark:
+		r.expression = sparkRead(m, at)
+	}
+	return r, err
+}
+
+// prologue is what a reader is told first, of runs at a place.
+func prologue(reader string, m *Manifest, at *place) string {
+	parts := len(m.PartitionBy) > 0
+	switch reader {
+	case DuckDB:
+		return at.duckDB()
+	case Polars:
+		return "import polars as pl\n\n"
+	case Pandas:
+		if parts {
+			return "import pandas as pd\nimport pyarrow as pa\nimport pyarrow.dataset as ds\n" + at.arrow() + "\n" + pandasPartitions(m)
+		}
+		return "import pandas as pd\n" + at.arrow() + "\n"
+	}
+	options, _ := at.spark()
+	code := "from pyspark.sql import SparkSession\nfrom pyspark.sql import functions as F\n\n"
+	if !parts && !m.increment() {
+		code = "from pyspark.sql import SparkSession\n\n"
+	}
+	code += "spark = SparkSession.builder" + options + ".getOrCreate()\n"
+	if parts {
+		code += "spark.conf.set(\"spark.sql.sources.partitionColumnTypeInference.enabled\", \"false\")\n"
+	}
+	return code
+}
+
+// show is what makes the rows of an expression those of the job, and shows some of them.
+func show(reader string, m *Manifest, expression string) string {
+	switch reader {
+	case DuckDB:
+		name := sqlName(m.Job)
+		return "CREATE OR REPLACE VIEW " + name + " AS " + expression + ";\n\nSELECT count(*) FROM " + name + ";\n"
+	case Polars:
+		return "lf = " + expression + "\nprint(lf.collect())\n"
+	case Pandas:
+		return "df = " + expression + "\nprint(df)\n"
+	}
+	name := viewName(m.Job)
+	return "df = " + expression + "\ndf.createOrReplaceTempView(" + pythonText(name) + ")\nspark.sql(" + pythonText("SELECT count(*) FROM "+name) + ").show()\n"
+}
+
+func duckDBRead(m *Manifest, at *place, files []string) (string, error) {
 	if dir := at.dir; strings.ContainsAny(dir, "*?[") && strings.Contains(dir, `\`) {
 		return "", fmt.Errorf("%w: DuckDB takes %s for a pattern, in which no backslash can be told; give the directory another name", store.ErrInvalidArgument, dir)
+	}
+	options := "hive_partitioning = false"
+	if len(m.PartitionBy) > 0 {
+		options = "hive_partitioning = true, hive_types = {" + m.partitionTypes(func(name, typ string) string { return sqlText(name) + ": " + duckDBTypes[typ] }) + "}"
 	}
 	columns := make([]string, len(m.Columns))
 	for i := range m.Columns {
 		columns[i] = "  " + sqlName(m.Columns[i].Name)
 	}
-	return at.duckDB() + fmt.Sprintf("CREATE OR REPLACE VIEW %s AS SELECT\n%s\nFROM read_parquet([\n%s\n], %s);\n\nSELECT count(*) FROM %s;\n",
-		sqlName(m.Job), strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), options, sqlName(m.Job)), nil
+	return fmt.Sprintf("SELECT\n%s\nFROM read_parquet([\n%s\n], %s)",
+		strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), options), nil
 }
 
-func polarsSnippet(format string, m *Manifest, at *place, files []string) string {
+// polarsRead is told of names above the partitions, of which Polars wants to know.
+func polarsRead(format string, m *Manifest, at *place, files string, above []string) string {
 	scan := "scan_parquet"
 	if format == Arrow {
 		scan = "scan_ipc"
 	}
-	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False%s)%s\nprint(lf.collect())\n",
-		listed(files, pythonText), scan, at.polars(), m.polarsTexts(format))
+	if len(m.PartitionBy) == 0 {
+		return fmt.Sprintf("pl.%s(%s, glob=False, hive_partitioning=False%s)%s", scan, files, at.polars(), m.polarsTexts(format))
+	}
+	hive := m.partitionTypes(func(name, typ string) string { return pythonText(name) + ": " + polarsTypes[typ] })
+	for _, name := range above {
+		hive += ", " + pythonText(name) + ": pl.String"
+	}
+	return fmt.Sprintf("pl.%s(%s, glob=False, hive_partitioning=True, hive_schema={%s}%s).select([%s])%s",
+		scan, files, hive, at.polars(), m.columnTexts(), m.polarsTexts(format))
+}
+
+// pandasRead asks for Arrow's types: with its own, pandas makes whole numbers of a
+// column that has nulls inexact from 2^53 on, and null and NaN the same.
+func pandasRead(format string, m *Manifest, at *place, files string) string {
+	if len(m.PartitionBy) > 0 {
+		file, system := "parquet", ""
+		if at.bucket != nil {
+			system = ", filesystem=s3"
+		}
+		if format == Arrow {
+			file = "ipc"
+		}
+		return fmt.Sprintf("ds.dataset(%s, format=%q, partitioning=hive, partition_base_dir=%s%s).to_table(columns=[%s]).to_pandas(types_mapper=pd.ArrowDtype)%s",
+			files, file, pythonText(at.key(at.dir)), system, m.columnTexts(), m.pandasTexts())
+	}
+	read := "pd.read_parquet(f, engine=\"pyarrow\", partitioning=None, dtype_backend=\"pyarrow\")"
+	if format == Arrow {
+		read = "pd.read_feather(f, dtype_backend=\"pyarrow\")"
+	}
+	if at.bucket != nil {
+		read = strings.NewReplacer("feather(f,", "feather(s3.open_input_file(f),", "=None,", "=None, filesystem=s3,").Replace(read)
+	}
+	return fmt.Sprintf("pd.concat([%s for f in %s], ignore_index=True)%s", read, files, m.pandasTexts())
+}
+
+// sparkRead names the run's directory: it holds the files of the manifest and
+// none else, Spark skips names that begin with _, and the directory that is read is
+// the base of partitions, so that its own name is none.
+func sparkRead(m *Manifest, at *place) string {
+	_, path := at.spark()
+	read := fmt.Sprintf("spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s)", pythonText(escapeGlob(path)))
+	if len(m.PartitionBy) == 0 {
+		return read
+	}
+	var selected []string
+	for i := range m.Columns {
+		c := sparkColumn(m.Columns[i].Name)
+		if slices.Contains(m.PartitionBy, m.Columns[i].Name) {
+			c += ".cast(" + pythonText(sparkTypes[m.Columns[i].Type]) + ")"
+		}
+		selected = append(selected, c)
+	}
+	return read + ".select(" + strings.Join(selected, ", ") + ")"
 }
 
 // polarsTexts is the call that makes text of columns of JSON, which Polars takes for bytes
@@ -148,13 +284,13 @@ func (m *Manifest) jsonAs(typ string) string {
 	return strings.Join(casts, ", ")
 }
 
-// sparkSnippet names the run's directory: it holds the files of the manifest and
-// none else, Spark skips names that begin with _, and the directory that is read is
-// the base of partitions, so that its own name is none.
-func sparkSnippet(m *Manifest, at *place) string {
-	options, path := at.spark()
-	return fmt.Sprintf("from pyspark.sql import SparkSession\n\nspark = SparkSession.builder%s.getOrCreate()\ndf = spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s)\ndf.createOrReplaceTempView(%s)\nspark.sql(%s).show()\n",
-		options, pythonText(escapeGlob(path)), pythonText(viewName(m.Job)), pythonText("SELECT count(*) FROM "+viewName(m.Job)))
+// columnTexts lists the columns' names for Python.
+func (m *Manifest) columnTexts() string {
+	names := make([]string, len(m.Columns))
+	for i := range m.Columns {
+		names[i] = pythonText(m.Columns[i].Name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // listed writes one quoted file a line.
@@ -186,6 +322,11 @@ func bracketGlob(s string) string {
 // (Hadoop's GlobPattern, of Spark).
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(s)
+}
+
+// sparkColumn is a column of Spark, whose names are in backticks.
+func sparkColumn(name string) string {
+	return "F.col(" + pythonText("`"+strings.ReplaceAll(name, "`", "``")+"`") + ")"
 }
 
 // viewName makes a job's name one that Spark SQL takes without quotes.

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/cell"
-	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/target/targettest"
 )
 
 // The second run by hand is an increment, and a verified one, without a daemon, beside
@@ -106,14 +107,62 @@ func incrementalRuns(t *testing.T, daemonBefore int) {
 		if err != nil || m.Incremental == nil || m.Incremental.Number != want.number || m.Totals[0].Rows != want.rows {
 			t.Fatalf("run %d: got %+v with %+v, %v. Want number %d with %d rows", i, m.Incremental, m.Totals, err, want.number, want.rows)
 		}
-		// An increment is no table, for no reader.
+		// Readers get the table of all runs of the chain.
+		runs := map[string]bool{}
 		stdout, errs, status := export(t, "sql", filepath.Join(out, "views"))
-		if want.number == 0 && (status != 0 || strings.Count(stdout, "====") != 8) ||
-			want.number > 0 && (status != cli.StatusFailed || stdout != "" || strings.Count(errs, "is an increment") != 1) {
+		for _, run := range regexp.MustCompile(`/views/run=[^/"]*`).FindAllString(stdout, -1) {
+			runs[run] = true
+		}
+		if status != 0 || strings.Count(stdout, "====") != 8 || len(runs) != want.number+1 {
 			t.Errorf("run %d: sql: Got status %d, %s%s", i, status, stdout, errs)
 		}
 	}
 	if _, errs, status := export(t, "verify", filepath.Join(out, "views")); status != 0 {
 		t.Errorf("verify: %s", errs)
+	}
+}
+
+// TestIncrementsInBucket: of increments in a bucket, too, readers get all runs of the chain,
+// whichever way the run is named.
+func TestIncrementsInBucket(t *testing.T) {
+	t.Parallel()
+	file, out := setupIncremental(t, "a", "b", "c")
+	s3 := targettest.NewFakeS3(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(content), "'"+out+"'", "s3://bucket/exports") + "s3: {endpoint: '" + s3.URL() + "', access_key: access, secret_key: hidden}\n"
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, errs, status := export(t, "run", "-c", file, "-q", "views"); status != 0 {
+			t.Fatal(errs)
+		}
+	}
+	stdout, stderr, status := export(t, "list", "-c", file)
+	if status != 0 {
+		t.Fatalf("list: Got status %d, %s", status, stderr)
+	}
+	dirs := regexp.MustCompile(`s3://bucket/exports/views/run=\S*`).FindAllString(stdout, -1)
+	if len(dirs) != 2 {
+		t.Fatalf("Got\n%s\nwant two runs", stdout)
+	}
+	all := 0
+	for _, at := range []string{"s3://bucket/exports/views", dirs[0], dirs[1]} {
+		stdout, stderr, status := export(t, "sql", "-c", file, "--for", "duckdb", at)
+		got := 0
+		for _, dir := range dirs {
+			if strings.Contains(stdout, dir+"/part-") {
+				got++
+			}
+		}
+		if all += got; status != 0 || at == "s3://bucket/exports/views" && got != 2 {
+			t.Errorf("sql %s: Got status %d, %d runs, %s%s", at, status, got, stdout, stderr)
+		}
+	}
+	if all != 2+2+1 { // the latest, by its job and by itself, and the full run
+		t.Errorf("Got %d runs in all three", all)
 	}
 }

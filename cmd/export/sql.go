@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"strings"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/target"
 	"sluice/store"
 )
 
@@ -25,7 +28,15 @@ func (c *sqlCommand) find(ctx context.Context, p *cli.Program) (snippet func(rea
 		if err != nil {
 			return nil, err
 		}
-		return func(reader string) (string, error) { return jobs.Snippet(reader, m, dir) }, nil
+		dir, err = filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		before, err := chain(ctx, m, func() (target.Target, error) { return target.OpenLocal(filepath.Dir(dir)) })
+		if err != nil {
+			return nil, err
+		}
+		return func(reader string) (string, error) { return jobs.Snippet(reader, m, dir, before...) }, nil
 	}
 	if c.Config == "" {
 		return nil, fmt.Errorf("%w: the endpoint and the keys of a bucket are in the configuration file: -c FILE", cli.ErrUsage)
@@ -43,8 +54,29 @@ func (c *sqlCommand) find(ctx context.Context, p *cli.Program) (snippet func(rea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir, err)
 	}
+	in := strings.TrimPrefix(c.Dir, "s3://")
+	at := "s3://" + path.Join(in, dir) // where in is the run's, dir is "."
+	before, err := chain(ctx, m, func() (target.Target, error) {
+		return cfg.OpenTarget("s3://"+path.Dir(path.Join(in, dir)), false, p.Warnings())
+	})
+	if err != nil {
+		return nil, err
+	}
 	b := &jobs.Bucket{Endpoint: cfg.S3.Endpoint, Region: cfg.S3.Region}
-	return func(reader string) (string, error) { return jobs.SnippetInBucket(reader, m, below(c.Dir, dir), b) }, nil
+	return func(reader string) (string, error) { return jobs.SnippetInBucket(reader, m, at, b, before...) }, nil
+}
+
+// chain returns the runs that m goes on from, of the job whose directory open opens.
+func chain(ctx context.Context, m *jobs.Manifest, open func() (target.Target, error)) (before []*jobs.Manifest, err error) {
+	if m.Incremental == nil || m.Incremental.Number == 0 {
+		return nil, nil
+	}
+	t, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	return jobs.ReadChain(ctx, t, m)
 }
 
 // Run prints code that reads a published run.
