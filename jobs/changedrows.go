@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/store"
 )
@@ -235,7 +236,7 @@ func scanKeys(ctx context.Context, from instant.Source, s *store.Scan, keys [][]
 
 // scanRows begins to read a group's rows.
 func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGroup, spare chan *cell.PackedRows) *changedScan {
-	c := &changedScan{splitExport: e, s: s, keys: g.keys}
+	c := &changedScan{splitExport: e, s: s, keys: g.keys, cells: e.run.Job.schema.Mode() == columnar.PerCell}
 	if !e.lacking.Load() && g.news > 0 && (len(g.keys)-g.news)*aloneShare <= len(g.keys) {
 		c.newer = true
 		s = fromTime(s, g.time)
@@ -251,6 +252,8 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGro
 type changedScan struct {
 	*splitExport
 	sc    store.Scanner // of the group
+	cells bool          // with rows: cell: a row comes in parts, and is not over before another one comes
+	open  []byte        // the row that is not over; nil = none
 	s     *store.Scan   // as the group's rows are read one by one
 	keys  [][]byte      // of the rows that are not exported yet
 	newer bool          // what is read is only what was put since: not all of a row may be there
@@ -269,7 +272,7 @@ func (c *changedScan) export(ctx context.Context) error {
 	packed := func() error {
 		rows := &c.stored.rows
 		n := rows.Len()
-		next := n <= len(c.keys) && areRows(rows, c.keys[:n])
+		next := !c.cells && n <= len(c.keys) && areRows(rows, c.keys[:n])
 		if next && c.newer {
 			all, err := c.builder.HasAll(rows)
 			if err != nil {
@@ -286,6 +289,9 @@ func (c *changedScan) export(ctx context.Context) error {
 	if err := c.each(c.sc, packed, func(row *cell.Row) error { return c.there(ctx, row) }); err != nil {
 		return err
 	}
+	if err := c.over(ctx); err != nil {
+		return err
+	}
 	for len(c.keys) > 0 {
 		if err := c.missing(ctx); err != nil {
 			return err
@@ -299,6 +305,12 @@ func (c *changedScan) export(ctx context.Context) error {
 
 // there exports a row that was read, after those before it, which were not.
 func (c *changedScan) there(ctx context.Context, row *cell.Row) error {
+	if c.open != nil && bytes.Equal(c.open, row.Key) {
+		return c.row(ctx, row)
+	}
+	if err := c.over(ctx); err != nil {
+		return err
+	}
 	for len(c.keys) > 0 && bytes.Compare(c.keys[0], row.Key) < 0 {
 		if err := c.missing(ctx); err != nil {
 			return err
@@ -310,8 +322,22 @@ func (c *changedScan) there(ctx context.Context, row *cell.Row) error {
 	if c.newer && !c.run.Job.schema.HasAll(row) {
 		return c.missing(ctx)
 	}
+	if c.cells {
+		c.open = c.keys[0]
+	}
 	c.keys = c.keys[1:]
 	return c.row(ctx, row)
+}
+
+// over exports the row that came in parts as gone, where the job's conditions have left out
+// all of its cells.
+func (c *changedScan) over(ctx context.Context) error {
+	key := c.open
+	c.open = nil
+	if key == nil || bytes.Equal(c.max, key) {
+		return nil
+	}
+	return c.gone(ctx, key)
 }
 
 // missing exports the next row, which was not read, or not all of it.

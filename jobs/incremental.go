@@ -20,7 +20,7 @@ import (
 const DefaultHold = 7 * 24 * time.Hour
 
 // Incremental makes a job export, after a full run, the rows that were changed since
-// the run before. The zero value makes every run full.
+// the run before, with rows: cell all cells of each. The zero value makes every run full.
 type Incremental struct {
 	// FullEvery is how many runs from one full run to the next, which bounds
 	// the chain that a reader needs: 2 or more. Default: every run is full.
@@ -74,8 +74,8 @@ func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 	if j.schema == nil {
 		return
 	}
-	if j.schema.Mode() == columnar.PerCell {
-		bad("incremental", "it needs rows: row; increments of single cells are not built")
+	if j.spec.Mode == ModeHistory {
+		bad("incremental", "a history's delete markers say what they delete of what is in the same file; increments are of the modes %s and %s", ModeLatest, ModeVersions)
 		return
 	}
 	if !op {

@@ -64,7 +64,9 @@ func newIncremental(t *testing.T, out string, every int) *incrementalStore {
 	s.incrementalEngine = m
 	n := store.NewFamily("n")
 	n.Counter = true
-	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), n}}
+	f := store.NewFamily("f")
+	f.Versions = 2
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f, n}}
 	if err := s.CreateTable(t.Context(), d, [][]byte{[]byte("c")}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +85,29 @@ func newIncremental(t *testing.T, out string, every int) *incrementalStore {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// cells makes the job one of so many versions of single cells.
+func (s *incrementalStore) cells(t *testing.T, versions int) {
+	t.Helper()
+	d, err := s.Table(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	yes, spec := true, s.job.spec
+	spec.Rows, spec.Filter = string(columnar.PerCell), ""
+	if versions > 1 {
+		spec.Mode, spec.Versions = ModeVersions, versions
+	}
+	spec.Columns = []columnar.ColumnSpec{
+		{Name: "key", From: "$row", Type: "string"},
+		{Name: "op", From: "$op", Type: "string"},
+		{Name: "f", From: "$family", Type: "string", Nullable: &yes},
+		{Name: "q", From: "$qualifier", Type: "string", Nullable: &yes},
+		{Name: "time", From: "$timestamp", Type: "int64", Nullable: &yes},
+		{Name: "value", From: "$value", Type: "bytes", Nullable: &yes},
+	}
+	s.job = mustCompile(t, "j", &spec, d)
 }
 
 func (s *incrementalStore) now() cell.Timestamp { return cell.Timestamp(s.at.UnixMilli()) }
@@ -127,11 +152,11 @@ func (s *incrementalStore) run(rt interface{ Fatalf(string, ...any) }, o RunOpti
 		return slices.ContainsFunc(rows, func(row []string) bool { return row[0] == old[0] })
 	})
 	for _, row := range rows {
-		if row[1] == columnar.OpUpsert {
+		if row[1] != columnar.OpDelete {
 			s.whole = append(s.whole, row)
 		}
 	}
-	slices.SortFunc(s.whole, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	slices.SortStableFunc(s.whole, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	return m
 }
 
@@ -169,6 +194,10 @@ func TestFullAndIncrements(t *testing.T) {
 		}
 		s := newIncremental(t, out, rapid.IntRange(2, 5).Draw(rt, "full every"))
 		defer s.Close()
+		cells := rapid.IntRange(0, 2).Draw(rt, "cells") == 0
+		if cells {
+			s.cells(t, rapid.IntRange(1, 2).Draw(rt, "versions"))
+		}
 		if rapid.Bool().Draw(rt, "partitions") {
 			s.job.spec.PartitionBy = []string{"q"}
 			d, err := s.Table(t.Context(), "t")
@@ -180,6 +209,9 @@ func TestFullAndIncrements(t *testing.T) {
 		where := rapid.SampledFrom([][]columnar.Predicate{
 			nil, {{Column: "n", Op: "<", Value: "2"}}, {{Column: "q", Op: "!=", Value: "w"}, {Column: "n", Op: columnar.OpAbsent}},
 		}).Draw(rt, "where")
+		if cells && where != nil {
+			where = []columnar.Predicate{{Column: "value", Op: "!=", Value: "w"}}
+		}
 		if where != nil {
 			s.job.spec.Where = where
 			d, err := s.Table(t.Context(), "t")
@@ -245,11 +277,64 @@ func TestFullAndIncrements(t *testing.T) {
 		s.run(rt, RunOptions{})
 		s.same(rt)
 		for _, row := range s.whole {
+			if cells {
+				if where != nil && slices.Contains(row, "w") {
+					rt.Fatalf("Got row %q, where %v", row, where)
+				}
+				continue
+			}
 			if q, n := row[2], row[3]; len(where) == 1 && n != "1" || len(where) == 2 && (q == "w" || n != "-") {
 				rt.Fatalf("Got row %q, where %v", row, where)
 			}
 		}
 	})
+}
+
+// TestIncrementsOfCells: an increment has all cells of a row that was changed, and one line
+// of a row of which none is left, also of rows that come in parts of which conditions leave
+// out some.
+func TestIncrementsOfCells(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 10)
+	s.cells(t, 1)
+	s.job.spec.Where = []columnar.Predicate{{Column: "value", Op: "!=", Value: "w"}}
+	d, err := s.Table(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.job = mustCompile(t, "j", &s.job.spec, d)
+	const wide = 3 * cellsPerRow
+	put := func(row string, value func(i int) string) {
+		m := &cell.Mutation{Table: "t", Row: []byte(row)}
+		for i := range wide {
+			m.Put("f", fmt.Appendf(nil, "q%03d", i), cell.Latest, []byte(value(i)))
+		}
+		s.mutate(m)
+	}
+	rows := func(m *Manifest) int64 { return m.Totals[0].Rows }
+	always := func(v string) func(int) string { return func(int) string { return v } }
+	for _, row := range []string{"a", "b", "c", "d"} {
+		put(row, always("v"))
+	}
+	if m := s.run(t, RunOptions{}); rows(m) != 4*wide {
+		t.Fatalf("Got %d rows in the full run", rows(m))
+	}
+	s.put("a", "v", cell.Latest) // one cell more
+	if m := s.run(t, RunOptions{}); rows(m) != wide+1 || m.Incremental.Number != 1 {
+		t.Errorf("Got %d rows, want all cells of the row that was changed", rows(m))
+	}
+	put("a", func(i int) string { return map[bool]string{true: "w", false: "v"}[i < 2*cellsPerRow] })
+	put("b", always("w"))
+	gone := &cell.Mutation{Table: "t", Row: []byte("c")}
+	gone.DeleteRow(cell.Latest)
+	s.mutate(gone)
+	if m := s.run(t, RunOptions{}); rows(m) != cellsPerRow+1+1+1 || m.Incremental.Number != 2 {
+		t.Errorf("Got %d rows, want what the conditions leave of a, and that b and c are gone", rows(m))
+	}
+	if len(s.whole) != cellsPerRow+1+wide {
+		t.Errorf("Got %d cells in all", len(s.whole))
+	}
+	s.same(t)
 }
 
 // TestIncrementReasons names each reason for a full run.
@@ -442,9 +527,16 @@ func TestIncrementalSpec(t *testing.T) {
 		{"hex key", on, "", []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "bytes", Coding: "hex"}, op}, "columns: increments are put together by the row key"},
 		{"no key", on, "", []columnar.ColumnSpec{op}, "columns: increments are put together by the row key"},
 		{"not null", on, "", []columnar.ColumnSpec{row, op, when}, "columns[2].nullable: a row that is gone"},
-		{"cells", on, "cell", []columnar.ColumnSpec{row}, "incremental: it needs rows: row"},
+		{"cells", on, "cell", []columnar.ColumnSpec{row, op, {Name: "value", From: "$value", Type: "bytes"}}, ""},
+		{"cells without op", on, "cell", []columnar.ColumnSpec{row}, "columns: an increment says"},
+		{"family", on, "cell", []columnar.ColumnSpec{row, op, {Name: "f", From: "$family", Type: "string"}}, "columns[2].nullable: a row that is gone"},
+		{"history", on, "cell", []columnar.ColumnSpec{row, op}, "incremental: a history's delete markers"},
 	} {
-		_, err := Compile("j", &Spec{Table: "t", Columns: c.columns, Rows: c.rows, Incremental: c.spec}, nil)
+		spec := &Spec{Table: "t", Columns: c.columns, Rows: c.rows, Incremental: c.spec}
+		if c.name == "history" {
+			spec.Mode = ModeHistory
+		}
+		_, err := Compile("j", spec, nil)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}

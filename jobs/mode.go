@@ -90,7 +90,7 @@ func noHistory(f *store.FamilyDescriptor) string {
 // validateMode checks what a manifest says of versions.
 func (m *Manifest) validateMode() error {
 	known := m.Mode == "" || m.Mode == ModeVersions || m.Mode == ModeHistory
-	if !known || m.Versions < 0 || (m.Mode == ModeVersions) != (m.Versions > 0) || m.Mode != "" && (m.Rows != string(columnar.PerCell) || m.Join != nil || m.Incremental != nil) {
+	if !known || m.Versions < 0 || (m.Mode == ModeVersions) != (m.Versions > 0) || m.Mode != "" && (m.Rows != string(columnar.PerCell) || m.Join != nil) || m.Mode == ModeHistory && m.Incremental != nil {
 		return fmt.Errorf("mode %q, %d versions, rows %q", m.Mode, m.Versions, m.Rows)
 	}
 	return nil

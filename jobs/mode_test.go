@@ -273,7 +273,7 @@ func TestCompileMode(t *testing.T) {
 			"mode: history of family o: with NEW_VERSION_BEHAVIOR the order of writes decides what a marker deletes, and cells do not tell it; name the job's other families",
 		}},
 		{"incremental", Spec{Rows: "cell", Mode: "history", Families: []string{"f"}, Columns: historyColumns, Incremental: Incremental{FullEvery: 2}}, []string{
-			"incremental: it needs rows: row; increments of single cells are not built",
+			"incremental: a history's delete markers say what they delete of what is in the same file; increments are of the modes latest and versions",
 		}},
 		{"value", Spec{Rows: "cell", Mode: "history", Families: []string{"f"}, Columns: []columnar.ColumnSpec{op, {Name: "v", From: "$value", Type: "string", Nullable: new(bool)}}}, []string{
 			"columns[1].nullable: a delete marker has no value: with $op it is true",

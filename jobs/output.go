@@ -315,7 +315,7 @@ func (e *splitExport) append(ctx context.Context, row *cell.Row) error {
 	}
 	added := e.builder.Batch().Rows() - before
 	if added == 0 { // the job's conditions leave it out
-		if e.run.changes == nil {
+		if e.run.changes == nil || e.run.Job.schema.Mode() == columnar.PerCell { // other cells of the row may come
 			return nil
 		}
 		return e.gone(ctx, row.Key) // it may have been there before

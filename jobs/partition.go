@@ -124,7 +124,7 @@ func (j *Job) compilePartitions(bad func(path, format string, args ...any)) {
 			bad(at, "%s is given twice", name)
 		case c.From == columnar.FromRow:
 			bad(at, "%s is the row key: each row would be a partition", name)
-		case c.From == columnar.FromOp && j.schema.Mode() == columnar.PerRow:
+		case c.From == columnar.FromOp && j.spec.Mode != ModeHistory:
 			bad(at, "%s says what an increment does with a row, and stays in the files", name)
 		case !partitionType(c.Type):
 			bad(at, "%s is of type %s; partitions are of string, int64 or bool", name, c.Type)

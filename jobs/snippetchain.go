@@ -86,21 +86,31 @@ func (c *chainOf) compose() (changes, rows string) {
 	if len(c.increments) == 0 {
 		return "", c.full
 	}
+	key, op, run, gone := pythonText(c.key), pythonText(c.op), pythonText(c.free("run")), pythonText(columnar.OpDelete)
+	numbered := func(expression string) string { // with the increment's number
+		all := make([]string, len(c.increments))
+		for i, increment := range c.increments {
+			all[i] = increment + fmt.Sprintf(expression, i+1)
+		}
+		return strings.Join(all, ", ")
+	}
 	switch c.reader {
 	case DuckDB:
 		return "", c.duckDB()
 	case Polars:
-		changes = fmt.Sprintf("changes = pl.concat([%s]).unique(subset=[%s], keep=\"last\", maintain_order=True)\n", strings.Join(c.increments, ", "), pythonText(c.key))
-		rows = fmt.Sprintf("changes.filter(pl.col(%s) == %s)", pythonText(c.op), pythonText(columnar.OpUpsert))
+		changes = fmt.Sprintf("changes = pl.concat([%s])\nchanges = changes.filter(pl.col(%[2]s) == pl.col(%[2]s).max().over(%[3]s)).drop(%[2]s)\n",
+			numbered(".with_columns(pl.lit(%d).alias("+run+"))"), run, key)
+		rows = fmt.Sprintf("changes.filter(pl.col(%s) != %s)", op, gone)
 		if c.full != "" {
-			rows = fmt.Sprintf("pl.concat([%s.join(changes, on=%s, how=\"anti\"), %s])", c.full, pythonText(c.key), rows)
+			rows = fmt.Sprintf("pl.concat([%s.join(changes, on=%s, how=\"anti\"), %s])", c.full, key, rows)
 		}
 	case Pandas:
-		changes = fmt.Sprintf("changes = pd.concat([%s], ignore_index=True).drop_duplicates(subset=[%s], keep=\"last\")\n", strings.Join(c.increments, ", "), pythonText(c.key))
-		rows = fmt.Sprintf("changes[changes[%s] == %s]", pythonText(c.op), pythonText(columnar.OpUpsert))
+		changes = fmt.Sprintf("changes = pd.concat([%s], ignore_index=True)\nchanges = changes[changes[%[2]s] == changes.groupby(%[3]s)[%[2]s].transform(\"max\")].drop(columns=[%[2]s])\n",
+			numbered(".assign(**{"+run+": %d})"), run, key)
+		rows = fmt.Sprintf("changes[changes[%s] != %s]", op, gone)
 		if c.full != "" {
 			changes += "whole = " + c.full + "\n"
-			rows = fmt.Sprintf("pd.concat([whole[~whole[%[1]s].isin(changes[%[1]s])], %[2]s], ignore_index=True)", pythonText(c.key), rows)
+			rows = fmt.Sprintf("pd.concat([whole[~whole[%[1]s].isin(changes[%[1]s])], %[2]s], ignore_index=True)", key, rows)
 		}
 	case Spark:
 		return c.spark()
@@ -118,9 +128,9 @@ func (c *chainOf) duckDB() string {
 	for i, increment := range c.increments {
 		numbered[i] = fmt.Sprintf("SELECT *, %d AS %s FROM (%s)", i+1, run, increment)
 	}
-	with := fmt.Sprintf("changes AS (SELECT %s FROM (\n%s\n) QUALIFY row_number() OVER (PARTITION BY %s ORDER BY %s DESC) = 1)\n",
+	with := fmt.Sprintf("changes AS (SELECT %s FROM (\n%s\n) QUALIFY %[4]s = max(%[4]s) OVER (PARTITION BY %[3]s))\n",
 		columns, strings.Join(numbered, "\nUNION ALL "), key, run)
-	rows := fmt.Sprintf("SELECT %s FROM changes WHERE %s = %s", columns, sqlName(c.op), sqlText(columnar.OpUpsert))
+	rows := fmt.Sprintf("SELECT %s FROM changes WHERE %s <> %s", columns, sqlName(c.op), sqlText(columnar.OpDelete))
 	if c.full == "" {
 		return "WITH " + with + rows
 	}
@@ -140,9 +150,9 @@ func (c *chainOf) spark() (changes, rows string) {
 		}
 		changes += numbered
 	}
-	changes = fmt.Sprintf("from pyspark.sql import Window\n\nchanges = %s\nchanges = changes.withColumn(%s, F.row_number().over(Window.partitionBy(%s).orderBy(F.desc(%s)))).filter(F.col(%s) == 1)\n",
-		changes, pythonText(newest), sparkColumn(c.key), pythonText(run), pythonText(newest))
-	rows = fmt.Sprintf("changes.filter(%s == %s).select(%s)", sparkColumn(c.op), pythonText(columnar.OpUpsert), columns)
+	changes = fmt.Sprintf("from pyspark.sql import Window\n\nchanges = %s\nchanges = changes.withColumn(%[2]s, F.max(%[3]s).over(Window.partitionBy(%[4]s))).filter(F.col(%[2]s) == F.col(%[3]s))\n",
+		changes, pythonText(newest), pythonText(run), sparkColumn(c.key))
+	rows = fmt.Sprintf("changes.filter(%s != %s).select(%s)", sparkColumn(c.op), pythonText(columnar.OpDelete), columns)
 	if c.full != "" {
 		rows = fmt.Sprintf("%s.join(changes, [%s], \"left_anti\").select(%s).unionByName(%s)", c.full, pythonText(c.key), columns, rows)
 	}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -461,5 +462,39 @@ func TestKeptRegions(t *testing.T) {
 		if u, err := instant.ReopenUnfrozen(&jobstest.Thawed{Engine: jobstest.NewEngine(t)}, bad); !errors.Is(err, store.ErrInvalidArgument) {
 			t.Errorf("%q: Got %v, %v", bad, u, err)
 		}
+	}
+}
+
+// TestUnfrozenIncrementOfCells: so are those of single cells, of which an increment has all
+// of the rows that were changed.
+func TestUnfrozenIncrementOfCells(t *testing.T) {
+	t.Parallel()
+	yes := true
+	s := newUnfrozen(t, func(s *Spec) {
+		s.Families, s.Incremental, s.Rows = []string{"f"}, Incremental{FullEvery: 10}, string(columnar.PerCell)
+		s.Columns = []columnar.ColumnSpec{
+			{Name: "key", From: "$row", Type: "string"},
+			{Name: "op", From: "$op", Type: "string"},
+			{Name: "q", From: "$qualifier", Type: "string", Nullable: &yes},
+			{Name: "v", From: "$value", Type: "string"},
+		}
+	})
+	const wide = 2*cellsPerRow + 1
+	for _, row := range []string{"a1", "b1"} {
+		m := cell.Mutation{Table: "t", Row: []byte(row)}
+		for i := range wide {
+			m.Put("f", fmt.Appendf(nil, "w%03d", i), 10, []byte("old"))
+		}
+		if _, err := s.mem.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for hour, want := range []int64{2 * wide, wide + 1} {
+		m, err := Run(t.Context(), &RunOptions{Job: s.job, Source: s.open(), StoreID: "cluster", LogicalTime: time.Unix(int64(hour), 0)})
+		if err != nil || m.Totals[0].Rows != want || m.Incremental.Number != hour {
+			t.Fatalf("Got %+v, %v, want %d rows", m, err, want)
+		}
+		s.put("b1", "new", s.now+1)
+		s.now += 100
 	}
 }

@@ -34,6 +34,7 @@ func TestChainSnippets(t *testing.T) {
 		"Parquet":    {Formats: []string{jobs.Parquet}},
 		"Arrow":      {Formats: []string{jobs.Arrow}},
 		"partitions": {Formats: []string{jobs.Parquet}, PartitionBy: []string{"run"}},
+		"cells":      {Formats: []string{jobs.Parquet}, Rows: string(columnar.PerCell)},
 		"bytes":      {Formats: []string{jobs.Parquet}, Columns: []columnar.ColumnSpec{{Name: `k'e"y`, From: "$row", Type: "bytes"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,10 +97,17 @@ func newChain(t *testing.T, spec jobs.Spec) *chain {
 		spec.Columns = []columnar.ColumnSpec{{Name: `k'e"y`, From: "$row", Type: "string"}}
 	}
 	spec.Table, spec.Out, spec.Incremental = "t", filepath.Join(t.TempDir(), "it's"), jobs.Incremental{FullEvery: 10}
-	spec.Columns = append(spec.Columns,
-		columnar.ColumnSpec{Name: "o'p `x`", From: "$op", Type: "string"},
-		columnar.ColumnSpec{Name: "run", From: "f:n", Type: "int64"},
-		columnar.ColumnSpec{Name: "newest", From: "f:j", Type: "json"})
+	spec.Columns = append(spec.Columns, columnar.ColumnSpec{Name: "o'p `x`", From: "$op", Type: "string"})
+	if spec.Rows == string(columnar.PerCell) {
+		yes := true
+		spec.Columns = append(spec.Columns,
+			columnar.ColumnSpec{Name: "run", From: "$qualifier", Type: "string", Nullable: &yes},
+			columnar.ColumnSpec{Name: "newest", From: "$value", Type: "string"})
+	} else {
+		spec.Columns = append(spec.Columns,
+			columnar.ColumnSpec{Name: "run", From: "f:n", Type: "int64"},
+			columnar.ColumnSpec{Name: "newest", From: "f:j", Type: "json"})
+	}
 	if len(spec.PartitionBy) > 0 { // readers take that of the directory run=… for it
 		spec.PartitionBy = []string{"n"}
 		spec.Columns[2].Name = "n"
@@ -203,6 +211,10 @@ func (c *chain) read(python, reader string) {
 	want, rows := []any{columns}, []any{}
 	for _, row := range slices.Sorted(maps.Keys(c.table)) {
 		n := c.table[row]
+		if m.Rows == string(columnar.PerCell) {
+			rows = append(rows, []any{row, "put", "j", fmt.Sprintf(`{"n":%d}`, n)}, []any{row, "put", "n", fmt.Sprint(n)})
+			continue
+		}
 		rows = append(rows, []any{row, "upsert", float64(n), fmt.Sprintf(`{"n":%d}`, n)})
 	}
 	if d := cmp.Diff(append(want, rows), got); d != "" {

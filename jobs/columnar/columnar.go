@@ -287,7 +287,7 @@ const (
 const (
 	FromRow       = "$row"       // the row key; FromRow + ".NAME": a field of it (KeySpec)
 	FromTimestamp = "$timestamp" // the cell's time; PerRow: the newest of the row's cells
-	FromOp        = "$op"        // PerRow: OpUpsert, or OpDelete of a row that is gone; PerCell: OpPut, or which marker the cell is
+	FromOp        = "$op"        // PerRow: OpUpsert, or OpDelete of a row that is gone; PerCell: OpPut, which marker the cell is, or in an increment OpDelete of a row that is gone
 	FromFamily    = "$family"    // the cell's family; PerCell only
 	FromQualifier = "$qualifier" // the cell's qualifier; PerCell only
 	FromValue     = "$value"     // the cell's value; PerCell only
@@ -296,7 +296,7 @@ const (
 // The values of columns from FromOp.
 const (
 	OpUpsert = "upsert" // the row is as the other columns say
-	OpDelete = "delete" // there is no such row; the other columns are null. PerCell: the put of exactly the cell's time is deleted
+	OpDelete = "delete" // there is no such row; the other columns are null. PerCell, of a history: the put of exactly the cell's time is deleted
 )
 
 // The other values of columns from FromOp with PerCell; all but OpPut are delete
