@@ -166,6 +166,9 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	if m.Format == "" {
 		m.Format = m.manifest.Totals[0].Format
 	}
+	if m.manifest.increment() {
+		return m.chain(ctx, r.Dir)
+	}
 	var files []*File
 	for i := range m.manifest.Files {
 		if f := &m.manifest.Files[i]; f.Format == m.Format {
@@ -186,6 +189,44 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	return &m.done, nil
 }
 
+// chain imports the table that the run, an increment in dir, and those that it goes on from
+// make up.
+func (m *tableImport) chain(ctx context.Context, dir string) (_ *Imported, err error) {
+	if dir == "." {
+		return nil, fmt.Errorf("%w: run %s is an increment, and the runs that it goes on from are beside it: name the job's directory", store.ErrUnsupported, m.manifest.RunID)
+	}
+	before, err := ReadChain(ctx, m.From, m.manifest)
+	if err != nil {
+		return nil, err
+	}
+	runs := newRunInput(ctx, m.From, ".", dir, m.manifest, m.Format).behind(before, m.Format)
+	c, err := newChainMerge(runs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for _, in := range runs[:len(before)] {
+		r, err := verify(ctx, m.From, path.Join(in.dir, ManifestName))
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Err(); err != nil {
+			return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
+		}
+	}
+	var size int64
+	for _, in := range runs {
+		size += in.bytes
+	}
+	m.report.Start(m.Progress, m.Now, 1)
+	if err := m.read(ctx, &File{Path: dir + " and before"}, c); err != nil {
+		return nil, err
+	}
+	m.report.File(size)
+	m.done.Manifest = m.manifest
+	return &m.done, nil
+}
+
 // file imports one file.
 func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 	in, err := m.From.Open(ctx, path.Join(dir, f.Path))
@@ -201,8 +242,11 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 	return m.read(ctx, f, rd)
 }
 
-// read imports the rows of a file.
-func (m *tableImport) read(ctx context.Context, f *File, rd columnar.FileReader) error {
+// read imports the rows of a file, or of what stands for one.
+func (m *tableImport) read(ctx context.Context, f *File, rd interface {
+	Next() (*columnar.Batch, error)
+},
+) error {
 	m.begun = 0
 	for row := int64(1); ; {
 		b, err := rd.Next()

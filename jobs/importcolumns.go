@@ -36,9 +36,6 @@ func (m *tableImport) compile() error {
 	unsupported := func(format string, args ...any) error {
 		return fmt.Errorf("%w: run %s: %s", store.ErrUnsupported, m.manifest.RunID, fmt.Sprintf(format, args...))
 	}
-	if m.manifest.increment() {
-		return unsupported("it is an increment, not a table; name a full run")
-	}
 	if m.manifest.Join != nil {
 		return unsupported("it is of a join")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path"
@@ -157,7 +158,78 @@ func (s *incrementalStore) run(rt interface{ Fatalf(string, ...any) }, o RunOpti
 		}
 	}
 	slices.SortStableFunc(s.whole, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	if len(s.job.spec.Sort) > 0 {
+		in, err := openRunInput(ctx, filepath.Join(s.out, "j"), nil)
+		if m.increment() && errors.Is(err, store.ErrUnsupported) {
+			return m
+		}
+		if err = errors.Join(err, in.Close()); err != nil || m.increment() {
+			rt.Fatalf("Got %v of a run by other columns than the row key, increment %t", err, m.increment())
+		}
+		return m
+	}
+	if d := cmp.Diff(sorted(s.whole), sorted(s.chained(rt)), cmpopts.EquateEmpty()); d != "" {
+		rt.Fatalf("read as a side of a join (-want +got):\n%s", d)
+	}
 	return m
+}
+
+// chained are the rows of the latest run with those that it goes on from, as joins read
+// them: in the order of their keys.
+func (s *incrementalStore) chained(rt interface{ Fatalf(string, ...any) }) (rows [][]string) {
+	in, err := openRunInput(s.t.Context(), filepath.Join(s.out, "j"), nil)
+	if err != nil {
+		rt.Fatalf("open: %v", err)
+	}
+	defer in.Close()
+	for {
+		b, err := in.Next()
+		if err == io.EOF {
+			if done, _ := in.part(); in.rows > 0 && done != 1 {
+				rt.Fatalf("Got %v of the rows read at the end", done)
+			}
+			return rows
+		}
+		if err != nil {
+			rt.Fatalf("next: %v", err)
+		}
+		for i := range b.Rows() {
+			var row []string
+			for k := range b.Columns() {
+				row = append(row, text(b.Vector(k), i))
+			}
+			if n := len(rows); n > 0 && (row[0] < rows[n-1][0] || row[0] == rows[n-1][0] && s.job.schema.Mode() == columnar.PerRow) {
+				rt.Fatalf("Got %q behind %q", row, rows[n-1])
+			}
+			rows = append(rows, row)
+		}
+	}
+}
+
+// imported requires a table that the chain was imported into to be what the chain is.
+func (s *incrementalStore) imported(rt interface{ Fatalf(string, ...any) }) {
+	o := newIncremental(s.t, s.t.TempDir(), 2)
+	defer o.Close()
+	o.job, o.at = s.job, s.at
+	from, err := target.OpenLocal(filepath.Join(s.out, "j"))
+	if err != nil {
+		rt.Fatalf("open: %v", err)
+	}
+	defer from.Close()
+	if _, err := Import(s.t.Context(), &ImportOptions{From: from, To: o, Into: "t"}); err != nil {
+		rt.Fatalf("import: %v", err)
+	}
+	o.run(rt, RunOptions{Full: true, Out: o.out})
+	if d := cmp.Diff(sorted(s.whole), sorted(o.whole), cmpopts.EquateEmpty()); d != "" {
+		rt.Fatalf("imported (-want +got):\n%s", d)
+	}
+}
+
+// sorted returns rows by all of their values.
+func sorted(rows [][]string) [][]string {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, slices.Compare[[]string])
+	return rows
 }
 
 // same requires the chain to be what a full run of the same job is.
@@ -275,6 +347,7 @@ func TestFullAndIncrements(t *testing.T) {
 			}})
 		}
 		s.run(rt, RunOptions{})
+		s.imported(rt)
 		s.same(rt)
 		for _, row := range s.whole {
 			if cells {

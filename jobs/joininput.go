@@ -242,6 +242,7 @@ type runInput struct {
 	files    []File          // to read
 	file     *runFile        // nil = none
 	merge    *partitionMerge // nil = file after file
+	chain    *chainMerge     // of the run and those that it goes on from, which have the rows; nil = it has them
 
 	rows, read int64 // of all files to read, and so far
 	bytes      int64 // of all of them
@@ -275,17 +276,26 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", at, err), t.Close())
 	}
-	if found.manifest.increment() {
-		return nil, errors.Join(fmt.Errorf("%s: %w: run %s is an increment, not a table; name a full run", at, store.ErrUnsupported, found.manifest.RunID), t.Close())
+	r := newRunInput(ctx, t, below, path.Dir(found.name), found.manifest, found.manifest.Totals[0].Format)
+	r.sum = hexSHA256(found.data)
+	if r.manifest.increment() {
+		if r, err = r.chained(bucket); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
 	}
-	r := &runInput{ctx: ctx, target: t, at: below, dir: path.Dir(found.name), manifest: found.manifest, sum: hexSHA256(found.data)}
+	return r, nil
+}
+
+// newRunInput begins to read the run of a manifest in dir, below t, in one of its formats.
+func newRunInput(ctx context.Context, t target.Target, at, dir string, m *Manifest, format string) *runInput {
+	r := &runInput{ctx: ctx, target: t, at: at, dir: dir, manifest: m}
 	for _, c := range r.manifest.Columns {
 		typ, _ := columnar.ParseType(c.Type) // the manifest was checked
 		r.columns = append(r.columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
 	}
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
-		if f.Format != r.manifest.Totals[0].Format {
+		if f.Format != format {
 			continue // the same rows again
 		}
 		r.files = append(r.files, *f)
@@ -295,7 +305,7 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 	if len(r.manifest.PartitionBy) > 0 && len(r.manifest.SortedBy) > 0 && len(r.manifest.Sort) == 0 {
 		r.merge = newPartitionMerge(r)
 	}
-	return r, nil
+	return r
 }
 
 // Columns returns the run's columns.
@@ -303,6 +313,9 @@ func (r *runInput) Columns() []columnar.Column { return r.columns }
 
 // part returns what part of the rows was read, and how many bytes they are.
 func (r *runInput) part() (done, weight float64) {
+	if r.chain != nil {
+		return float64(r.chain.read()) / float64(max(r.rows, 1)), float64(r.bytes)
+	}
 	return float64(r.read) / float64(max(r.rows, 1)), float64(r.bytes)
 }
 
@@ -316,6 +329,9 @@ func (r *runInput) Next() (*columnar.Batch, error) {
 }
 
 func (r *runInput) next() (*columnar.Batch, error) {
+	if r.chain != nil {
+		return r.chain.Next()
+	}
 	if r.merge != nil {
 		return r.merge.next()
 	}
@@ -386,13 +402,20 @@ func (r *runInput) open(f *File) (*runFile, error) {
 }
 
 // Close ends reading.
-func (r *runInput) Close() error {
+func (r *runInput) Close() error { return errors.Join(r.close(), r.target.Close()) }
+
+// close ends reading, and leaves the target open.
+func (r *runInput) close() error {
 	var errs []error
+	if r.chain != nil {
+		errs = append(errs, r.chain.close())
+	}
 	if r.file != nil {
 		errs = append(errs, r.file.Close())
+		r.file = nil
 	}
 	if r.merge != nil {
 		errs = append(errs, r.merge.close())
 	}
-	return errors.Join(append(errs, r.target.Close())...)
+	return errors.Join(errs...)
 }

@@ -171,8 +171,8 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	for _, in := range r.inputs {
-		if in, ok := in.(*runInput); ok && in.merge != nil { // half for each side
-			in.merge.memory, in.merge.disk = max(1, cmp.Or(j.spec.MemoryBytes, join.DefaultMemoryBytes)/2), disk
+		if in, ok := in.(*runInput); ok { // half for each side
+			in.spillTo(max(1, cmp.Or(j.spec.MemoryBytes, join.DefaultMemoryBytes)/2), disk)
 		}
 	}
 	closeTarget, err := r.openTarget()
@@ -247,7 +247,7 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 		case *runInput:
 			*side = JoinedSide{Job: in.manifest.Job, Table: in.manifest.Table, Sequence: in.manifest.Sequence, RunID: in.manifest.RunID, ManifestSHA256: in.sum}
 			offsets[i] = in.manifest.Offsets
-			runs = append(runs, in.manifest)
+			runs = append(runs, in.manifests()...)
 		}
 	}
 	m.Sequence = min(info.Left.Sequence, info.Right.Sequence)
