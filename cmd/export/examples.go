@@ -9,6 +9,7 @@ export run -c sluice.yaml --daemon --wait events
 export join -c sluice.yaml views_of_users
 export backfill -c sluice.yaml --from 2026-01-01T00:00:00Z --to 2026-02-01T00:00:00Z events
 export plan -c sluice.yaml events
+export derive -c sluice.yaml events
 export count -c sluice.yaml --family e events
 export list -c sluice.yaml -n 10
 export sql --for duckdb ./sluice-export/events | duckdb

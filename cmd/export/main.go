@@ -20,6 +20,7 @@ type commands struct {
 	Join        joinCommand        `cmd:"" help:"Join two tables at one instant, or two published exports, to files."`
 	Backfill    backfillCommand    `cmd:"" help:"Run a job for the times of its schedule that have no run, each once."`
 	Plan        planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
+	Derive      deriveCommand      `cmd:"" help:"Print the jobs that read tables by the rules that write them: columns, types and parts of row keys."`
 	Count       countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
 	List        listCommand        `cmd:"" help:"List jobs, joins and backups with their published runs."`
 	SQL         sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`

@@ -33,7 +33,7 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	binaries := Binaries(t)
 	// How many commands and outputs each page has at least: one that lost them would pass.
-	pages := map[string][2]int{"docs/joins.md": {1, 1}, "docs/mapping.md": {2, 2}, "docs/data-model.md": {1, 1}, "docs/filters.md": {1, 1}, "docs/formats.md": {1, 1}, "docs/export.md": {2, 2}, "docs/schedules.md": {1, 1}, "docs/tables.md": {1, 1}, "docs/change-data.md": {1, 1}}
+	pages := map[string][2]int{"docs/joins.md": {1, 1}, "docs/mapping.md": {2, 2}, "docs/data-model.md": {1, 1}, "docs/filters.md": {1, 1}, "docs/formats.md": {1, 1}, "docs/export.md": {3, 3}, "docs/schedules.md": {1, 1}, "docs/tables.md": {1, 1}, "docs/change-data.md": {1, 1}}
 	all, err := filepath.Glob(filepath.Join(ModuleRoot(t), "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -65,6 +65,8 @@ var packages = map[string][]string{
 	"jobs/target/targettest":     {"jobs/target"},
 	"jobs/jobstest":              {"cell", "region", "store", "store/memstore", "store/pebblestore"},
 
+	"inverse": {"cell", "region", "store", "counters", "pipeline/mapping", "jobs", "jobs/columnar"},
+
 	"serve/api":    {"cell", "region", "store"},
 	"serve/client": {"cell", "region", "store", "serve/api"},
 	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/lastknown", "internal/openfiles"},

@@ -21,23 +21,41 @@ type KeySpec struct {
 	Fields []KeyField `yaml:"fields,omitempty" json:"fields,omitempty"`
 }
 
-// KeyField is a part of a row key. It has a Width, or an Until, or both; the last
-// field has neither if it is all that is left.
+// KeyField is a part of a row key. It has a Width, or an Until, or both. Of one field,
+// behind which all have a Width, the end of the key tells where it ends, so that it may
+// have neither, and hold its own Until.
 type KeyField struct {
 	// Name is by what columns take the field: $row.NAME. Letters, digits and _.
 	// Default: none does.
 	Name string `yaml:"name,omitempty" json:"name,omitempty"`
-	// Width is how many bytes the field has. Default: all up to Until, or to the
-	// end of the key.
+	// Width is how many bytes the field has. Default: all up to what the fields behind
+	// it take, if each of them has a Width, or there are none; else all up to Until.
 	Width int `yaml:"width,omitempty" json:"width,omitempty"`
 	// Until is what stands behind the field and is in no field, with HBase's \xNN
-	// escapes; without a Width, the field ends where it first stands. Default:
-	// nothing stands there.
+	// escapes; without a Width, the field ends where it first stands, if a field behind
+	// it has no Width. Default: nothing stands there.
 	Until string `yaml:"until,omitempty" json:"until,omitempty"`
 }
 
 // isZero reports whether k says nothing.
 func (k *KeySpec) isZero() bool { return k == nil || k.Salt == 0 && len(k.Fields) == 0 }
+
+// behind returns how many bytes stand behind field i, its Until among them, and -1 where a
+// field behind it has no Width.
+func (k *KeySpec) behind(i int) int {
+	n := 0
+	for ; i < len(k.Fields); i++ {
+		until, _ := UnescapeKey(k.Fields[i].Until)
+		n += len(until)
+		if i+1 < len(k.Fields) {
+			if k.Fields[i+1].Width <= 0 {
+				return -1
+			}
+			n += k.Fields[i+1].Width
+		}
+	}
+	return n
+}
 
 // keyLayout is a compiled KeySpec.
 type keyLayout struct {
@@ -49,8 +67,9 @@ type keyLayout struct {
 // keyField is a compiled KeyField, with what is said of keys that end in it.
 type keyField struct {
 	name          string
-	width         int // 0 = up to until
+	width         int // 0 = up to behindIt, or to until
 	until         []byte
+	behindIt      int // how many bytes stand behind the field, until among them; -1 = they differ
 	short, behind string
 }
 
@@ -76,8 +95,10 @@ func (k *keyLayout) split(key []byte, fields [][]byte) string {
 		switch {
 		case n > len(key):
 			return f.short
-		case n == 0 && f.until == nil:
-			n = len(key)
+		case n == 0 && f.behindIt >= 0:
+			if n = len(key) - f.behindIt; n < 0 {
+				return f.short
+			}
 		case n == 0:
 			if n = bytes.Index(key, f.until); n < 0 {
 				return f.behind
@@ -123,8 +144,8 @@ func (c *compiler) key(spec *KeySpec) *keyLayout {
 		switch {
 		case s.Width < 0 || s.Width > cell.MaxRowLength:
 			bad(at+".width", "%d is not from 1 to %d bytes", s.Width, cell.MaxRowLength)
-		case s.Width == 0 && s.Until == "" && i < len(spec.Fields)-1:
-			bad(at, "where does it end? Give it a width, or until what; only the last field is all that is left")
+		case s.Width == 0 && s.Until == "" && spec.behind(i) < 0:
+			bad(at, "where does it end? Give it a width, or until what; only the last field, or one behind which all have widths, is all that is left")
 		}
 		switch {
 		case s.Name != "" && strings.ContainsFunc(s.Name, func(r rune) bool {
@@ -138,11 +159,15 @@ func (c *compiler) key(spec *KeySpec) *keyLayout {
 		if name == "" {
 			name = fmt.Sprintf("%d", i+1)
 		}
-		k.fields = append(k.fields, keyField{
-			name: s.Name, width: s.Width, until: until,
+		f := keyField{
+			name: s.Name, width: s.Width, until: until, behindIt: spec.behind(i),
 			short:  fmt.Sprintf("%sfield %s has not %d bytes", keyUnlike, name, s.Width),
 			behind: fmt.Sprintf("%s%q does not stand behind field %s", keyUnlike, s.Until, name),
-		})
+		}
+		if s.Width == 0 {
+			f.short = fmt.Sprintf("%sthere are not %d bytes behind field %s", keyUnlike, f.behindIt, name)
+		}
+		k.fields = append(k.fields, f)
 	}
 	return k
 }

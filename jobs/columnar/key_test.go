@@ -148,7 +148,6 @@ func TestKeyUnlike(t *testing.T) {
 		"\x00de|ann\x00..7!":        `"\\x00\\xff" does not stand behind field user`,
 		"\x00de|ann\x00\xff.":       "field 3 has not 2 bytes",
 		"\x00de|ann\x00\xff..7":     `"!" does not stand behind field n`,
-		"\x00de|ann\x00\xff..7!!":   "there are bytes behind the last field",
 	} {
 		for _, onError := range []string{"fail", "null"} {
 			s, err := columnar.CompileKeyed([]columnar.ColumnSpec{
@@ -173,6 +172,63 @@ func TestKeyUnlike(t *testing.T) {
 				t.Errorf("%q: got %v, want %s", key, err, want)
 			case string(refused.Row) != key || refused.Column != "country" || refused.From != "$row.country":
 				t.Errorf("%q: got %+v", key, refused)
+			}
+		}
+	}
+}
+
+// Of a field behind which all have widths the end of the key tells where it ends: it may hold
+// what stands behind it, or nothing need stand there.
+func TestKeyFromTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fields []columnar.KeyField
+		keys   map[string]string // the field u, or why there is none
+	}{
+		"a separator": {
+			[]columnar.KeyField{{Name: "u", Until: "/"}, {Width: 2, Until: "-"}, {Width: 1}},
+			map[string]string{
+				"a/12-3": `"a"`, "a/b/12-3": `"a/b"`, "/12-3": `""`, "//12-3": `"/"`, "a//2-3": `"a"`,
+				"a/12-": `"/" does not stand behind field u`, "a/12+3": `"-" does not stand behind field 2`, "a/12-34": `"/" does not stand behind field u`,
+				"12-3": "there are not 5 bytes behind field u",
+			},
+		},
+		"none": {
+			[]columnar.KeyField{{Width: 1, Until: "|"}, {Name: "u"}, {Width: 2}},
+			map[string]string{"s|ab12": `"ab"`, "s|12": `""`, "s||12": `"|"`, "s|1": "there are not 2 bytes behind field u", "s": `"|" does not stand behind field 1`},
+		},
+		"the last": {
+			[]columnar.KeyField{{Name: "u", Until: "!"}},
+			map[string]string{"a!": `"a"`, "a!!": `"a!"`, "!": `""`, "a!b": `"!" does not stand behind field u`, "": "there are not 1 bytes behind field u"},
+		},
+		"not the last": {
+			[]columnar.KeyField{{Name: "u", Until: "!"}, {Until: "!"}, {Width: 1}},
+			map[string]string{"a!b!1": `"a"`, "a!b!!1": `"a"`, "a!b!12": `"!" does not stand behind field 2`},
+		},
+		"too long": {
+			[]columnar.KeyField{{Name: "u", Width: 1}, {Width: 1}},
+			map[string]string{"a1": `"a"`, "a12": "there are bytes behind the last field"},
+		},
+	} {
+		s, err := columnar.CompileKeyed([]columnar.ColumnSpec{{Name: "u", From: "$row.u", Type: "bytes"}}, "", &columnar.KeySpec{Fields: tt.fields}, table())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range tt.keys {
+			b := columnar.NewBuilder(s)
+			err := b.Append(&cell.Row{Key: []byte(key), Cells: []cell.Cell{put("info", "q", 1, "")}})
+			refused := (*columnar.ConvertError)(nil)
+			switch {
+			case errors.As(err, &refused):
+				if refused.Reason != "the row key is not as row_key says: "+want {
+					t.Errorf("%s: %q: got %v, want %s", name, key, err, want)
+				}
+			case err != nil:
+				t.Errorf("%s: %q: %v", name, key, err)
+			default:
+				if got := columnartest.Texts(b.Batch())[0][0]; got != want {
+					t.Errorf("%s: %q: got %s, want %s", name, key, got, want)
+				}
 			}
 		}
 	}
@@ -204,19 +260,21 @@ func TestKeySpecErrors(t *testing.T) {
 		from string
 		want string
 	}{
-		"good":       {&columnar.KeySpec{Salt: 256, Fields: good}, "$row.b", ""},
-		"none":       {nil, "$row.a", `columns[0].from: "$row.a" is a field of the row key: row_key is missing, which says how keys are made`},
-		"zero":       {&columnar.KeySpec{}, "$row.a", `columns[0].from: "$row.a" is a field of the row key: row_key is missing, which says how keys are made`},
-		"unknown":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "user", Width: 2}, {}}}, "$row.usr", `columns[0].from: row_key has no field "usr" (did you mean "user"?); it has user`},
-		"unnamed":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: 1}, {Name: "b"}}}, "$row.", `columns[0].from: row_key has no field "" (did you mean "b"?); it has b`},
-		"no fields":  {&columnar.KeySpec{Salt: 2}, "$row", "row_key.fields: row_key.fields names none; a row key has at least one field"},
-		"salt":       {&columnar.KeySpec{Salt: 257, Fields: good}, "$row", "row_key.salt: it has 1 to 256 buckets, not 257"},
-		"width":      {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: -1, Until: "x"}}}, "$row", "row_key.fields[0].width: -1 is not from 1 to 32767 bytes"},
-		"endless":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a"}, {Name: "b"}}}, "$row", "row_key.fields[0]: where does it end? Give it a width, or until what; only the last field is all that is left"},
-		"until":      {&columnar.KeySpec{Fields: []columnar.KeyField{{Until: `\x0`}}}, "$row", `row_key.fields[0].until: "\\x0": a backslash begins \xNN, two hex digits; itself it is \x5C`},
-		"name":       {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a.b"}}}, "$row", `row_key.fields[0].name: "a.b" has something else than letters, digits and _`},
-		"same name":  {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a", Width: 1}, {Name: "a"}}}, "$row", `row_key.fields[1].name: "a" is also the name of fields[0]`},
-		"used twice": {&columnar.KeySpec{Fields: good}, "$row.a", ""},
+		"good":          {&columnar.KeySpec{Salt: 256, Fields: good}, "$row.b", ""},
+		"none":          {nil, "$row.a", `columns[0].from: "$row.a" is a field of the row key: row_key is missing, which says how keys are made`},
+		"zero":          {&columnar.KeySpec{}, "$row.a", `columns[0].from: "$row.a" is a field of the row key: row_key is missing, which says how keys are made`},
+		"unknown":       {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "user", Width: 2}, {}}}, "$row.usr", `columns[0].from: row_key has no field "usr" (did you mean "user"?); it has user`},
+		"unnamed":       {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: 1}, {Name: "b"}}}, "$row.", `columns[0].from: row_key has no field "" (did you mean "b"?); it has b`},
+		"no fields":     {&columnar.KeySpec{Salt: 2}, "$row", "row_key.fields: row_key.fields names none; a row key has at least one field"},
+		"salt":          {&columnar.KeySpec{Salt: 257, Fields: good}, "$row", "row_key.salt: it has 1 to 256 buckets, not 257"},
+		"width":         {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: -1, Until: "x"}}}, "$row", "row_key.fields[0].width: -1 is not from 1 to 32767 bytes"},
+		"endless":       {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a"}, {Name: "b"}}}, "$row", "row_key.fields[0]: where does it end? Give it a width, or until what; only the last field, or one behind which all have widths, is all that is left"},
+		"endless twice": {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a"}, {Name: "b"}, {Name: "c", Width: 2}}}, "$row", "row_key.fields[0]: where does it end? Give it a width, or until what; only the last field, or one behind which all have widths, is all that is left"},
+		"from the end":  {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a"}, {Name: "b", Width: 2, Until: "|"}, {Name: "c", Width: 2}}}, "$row.a", ""},
+		"until":         {&columnar.KeySpec{Fields: []columnar.KeyField{{Until: `\x0`}}}, "$row", `row_key.fields[0].until: "\\x0": a backslash begins \xNN, two hex digits; itself it is \x5C`},
+		"name":          {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a.b"}}}, "$row", `row_key.fields[0].name: "a.b" has something else than letters, digits and _`},
+		"same name":     {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a", Width: 1}, {Name: "a"}}}, "$row", `row_key.fields[1].name: "a" is also the name of fields[0]`},
+		"used twice":    {&columnar.KeySpec{Fields: good}, "$row.a", ""},
 	} {
 		got := ""
 		if _, err := columnar.CompileKeyed([]columnar.ColumnSpec{{Name: "c", From: tt.from, Type: "bytes"}, {Name: "d", From: tt.from, Type: "string"}}, "", tt.key, table()); err != nil {

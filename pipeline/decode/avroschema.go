@@ -51,6 +51,10 @@ type avroType struct {
 	name    string // full name of a record, enum or fixed
 	size    int    // fixed: bytes
 	scale   int    // avroDecimal: digits after the point
+	// precision is how many digits an avroDecimal has; payloads may have more.
+	precision int
+	// moment says that an avroTime is since 1970, and not of a day.
+	moment bool
 	// avroTime: what a unit of the value is, in ms. Exactly one is not 1.
 	times, per int64
 	symbols    []string    // enum
@@ -282,6 +286,7 @@ func (p *avroParser) fields(t *avroType, v map[string]any, namespace string) err
 // does not count, as the specification has it.
 func (t *avroType) annotate(v map[string]any) {
 	name, _ := v["logicalType"].(string)
+	t.moment = name == "date" || strings.HasPrefix(name, "timestamp-") || strings.HasPrefix(name, "local-timestamp-")
 	unit := func(kind avroKind, times, per int64) {
 		if t.kind == kind {
 			t.logical, t.times, t.per = avroTime, times, per
@@ -309,7 +314,7 @@ func (t *avroType) annotate(v map[string]any) {
 		}
 		precision, has := attribute(v, "precision", math.MaxInt32)
 		if (t.kind == avroBytes || t.kind == avroFixed) && ok && has && precision > 0 && scale <= precision {
-			t.logical, t.scale = avroDecimal, scale
+			t.logical, t.scale, t.precision = avroDecimal, scale, precision
 		}
 	}
 }

@@ -199,9 +199,14 @@ func (p *Plan) MayCount(table, family string) bool {
 	})
 }
 
+// tableEnds returns what the names begin and end with that a name with expressions makes.
+func tableEnds(name string) [2]string {
+	return [2]string{name[:strings.IndexByte(name, '{')], name[strings.LastIndexByte(name, '}')+1:]}
+}
+
 // mayWrite is MayWrite of one rule. The table's name is canonical.
 func (r *rule) mayWrite(table string) bool {
-	if r.tableName == nil {
+	if r.table != "" {
 		return store.CanonicalName(r.table) == table
 	}
 	begin, end := r.tableEnds[0], r.tableEnds[1]
@@ -330,7 +335,7 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	}
 	r.table, r.tableName = c.tableName(path+".table", s.Table)
 	if r.tableName != nil {
-		r.tableEnds = [2]string{s.Table[:strings.IndexByte(s.Table, '{')], s.Table[strings.LastIndexByte(s.Table, '}')+1:]}
+		r.tableEnds = tableEnds(s.Table)
 	}
 	var schema *store.TableDescriptor
 	if tables != nil && s.Table != "" {

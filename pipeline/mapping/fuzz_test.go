@@ -49,6 +49,9 @@ func FuzzExpression(f *testing.F) {
 	}
 	r := &mapping.Record{Topic: "t", Timestamp: 1, Key: []byte("k"), Value: []byte(`{"a":1,"b":"x","user":"u","ts":1431857103123,"tags":["x",1,null],"geo":{"c":[{"d":2.5}]},"a b":{"c":{"d":[1,2,3]}}}`)}
 	f.Fuzz(func(t *testing.T, s string) {
+		checkKnown(t, knownSpec(s, `"r"`), r)
+		checkKnown(t, knownSpec("1", s), r)
+		checkKnown(t, knownSpec("1", `user + "|" + `+s), r)
 		for _, rule := range []mapping.RuleSpec{
 			{Table: "t", Row: `"r"`, Put: put(s)},
 			{Table: "t", Row: s, When: s, Put: put("1")},
