@@ -17,8 +17,7 @@ import (
 	"sluice/store"
 )
 
-// openSchedules makes the runner of the jobs, joins and backups that have a schedule, or
-// nothing where none has.
+// openSchedules makes the runner of what has a schedule, or nothing where nothing has.
 func (d *daemon) openSchedules(ctx context.Context) error {
 	var all []*schedule.Schedule
 	add := func(name string, s *schedule.Schedule) {
@@ -48,6 +47,13 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 			return fmt.Errorf("backup %s: %w", name, err)
 		}
 		add(name, s)
+	}
+	if spec := d.cfg.GC.Schedule; spec != (schedule.Spec{}) {
+		s, err := schedule.Compile(config.GCName, &spec)
+		if err != nil {
+			return fmt.Errorf("gc: %w", err)
+		}
+		add(config.GCName, s)
 	}
 	if len(all) == 0 {
 		return nil
@@ -91,6 +97,9 @@ func (d *daemon) orderExport() func(ctx context.Context, job string, q api.Order
 		return nil
 	}
 	return func(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
+		if of, _ := d.cfg.Declared(job); of.Kind == config.KindGC && !q.From.IsZero() {
+			return api.Order{}, fmt.Errorf("%w: %s is a %s, which has no past times to fill", store.ErrInvalidArgument, job, of.Kind)
+		}
 		o, err := d.schedules.Order(ctx, job, schedule.OrderRequest(q))
 		return api.Order(o), scheduleError(err)
 	}
@@ -174,6 +183,9 @@ var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
 func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
 	if spec, ok := d.cfg.Backups[r.Job]; ok {
 		return d.runBackup(ctx, r, &spec)
+	}
+	if of, _ := d.cfg.Declared(r.Job); of.Kind == config.KindGC {
+		return d.runGC(ctx, r)
 	}
 	run, dir, keep := d.runJob, d.cfg.Jobs[r.Job].Out, d.cfg.Jobs[r.Job].Keep
 	if spec, ok := d.cfg.Joins[r.Job]; ok {

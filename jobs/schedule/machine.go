@@ -93,6 +93,22 @@ func (s *State) clone() State {
 	return c
 }
 
+// Awaited returns the runs, by job and logical time, that have begun and not ended by the
+// states of jobs, or begin next of their orders: one that waits for its next attempt is
+// written by nobody.
+func Awaited(states map[string]State) map[string][]time.Time {
+	all := map[string][]time.Time{}
+	for job, s := range states {
+		for _, r := range s.Pending {
+			all[job] = append(all[job], r.Logical)
+		}
+		for i := range s.Orders {
+			all[job] = append(all[job], s.Orders[i].Next)
+		}
+	}
+	return all
+}
+
 // Machine decides what a schedule does, given the time and what has ended. It does
 // nothing itself: Start and Cancel of a Decision are for its owner.
 type Machine struct {
