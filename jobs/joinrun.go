@@ -36,6 +36,8 @@ type JoinOptions struct {
 	OpenBucket func(at string) (target.Target, error)
 	// LogicalTime is what the run is for, as of a job's. Default: Now.
 	LogicalTime time.Time
+	// SchemaChanges is that of RunOptions. Default: the join's.
+	SchemaChanges string
 	// Engine and Version are stored in the manifest. Default: empty.
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
@@ -131,7 +133,7 @@ func newJoinRun(o *JoinOptions) (*joinRun, error) {
 	}
 	r := &joinRun{Join: o.Join, OpenBucket: o.OpenBucket}
 	r.RunOptions = RunOptions{
-		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, Engine: o.Engine, Version: o.Version,
+		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, SchemaChanges: o.SchemaChanges, Engine: o.Engine, Version: o.Version,
 		Logger: o.Logger, Progress: o.Progress, Lag: o.Lag, Yielding: o.Yielding, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
 	}
 	r.kind, r.name = "join", r.Join.name
@@ -180,6 +182,9 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	defer closeTarget()
+	if err := r.Join.checkColumns(ctx, r.Target, cmp.Or(r.SchemaChanges, r.Join.spec.SchemaChanges)); err != nil {
+		return nil, err
+	}
 	m, err := r.manifest(ctx)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/target"
 )
 
 type planCommand struct {
@@ -47,12 +48,20 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	refused, err := checkColumns(ctx, p, cfg, job)
+	if err != nil {
+		return err
+	}
 	plan, err := jobs.Plan(ctx, &jobs.PlanOptions{Job: job, Source: source, SampleRows: c.Sample})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(p.Stdout, []any{planJSON(plan)})
+		out := planJSON(plan)
+		if refused != nil {
+			out.Refused = refused.Error()
+		}
+		return errors.Join(writeJSON(p.Stdout, []any{out}), refused)
 	}
 	fmt.Fprintf(p.Stdout, "%s: table %s %s, %s; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), plannedParts(plan))
 	if plan.TimeRange != nil {
@@ -64,11 +73,36 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		planLine(t, fmt.Sprintf("[%q, %q)", s.Rows.Start, s.Rows.Stop), s.Basis, s.Count, s.Formats)
 	}
 	planLine(t, "all", plan.Basis, plan.Count, plan.Formats)
-	if err := t.Flush(); err != nil || plan.Basis == jobs.Counted {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Stdout, notEstimated(plan))
-	return err
+	if plan.Basis != jobs.Counted {
+		if _, err := fmt.Fprintln(p.Stdout, notEstimated(plan)); err != nil {
+			return err
+		}
+	}
+	return refused
+}
+
+// checkColumns returns why a run of a job would be refused for its columns, nil where it
+// would not, or nothing was published yet.
+func checkColumns(ctx context.Context, p *cli.Program, cfg *config.Config, job *jobs.Job) (refused, err error) {
+	if job.Out() == "" || !job.ComparesColumns() {
+		return nil, nil
+	}
+	t, err := cfg.OpenTarget(job.Out(), false, p.Warnings())
+	if errors.Is(err, target.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	err = job.CheckColumns(ctx, t)
+	if errors.As(err, new(*jobs.SchemaChangeError)) {
+		return fmt.Errorf("a run of %s would be refused: %w", job.Name(), err), nil
+	}
+	return nil, err
 }
 
 // plannedParts says how many regions there are, and, where some are cut, into how many
@@ -111,7 +145,8 @@ type planned struct {
 	TimeRange *jobs.ReadTimes `json:"time_range,omitempty"`
 	Basis     string          `json:"basis"` // counted, estimated, at least
 	Rows      int64           `json:"rows"`
-	Note      string          `json:"note,omitempty"` // what estimates leave out
+	Note      string          `json:"note,omitempty"`    // what estimates leave out
+	Refused   string          `json:"refused,omitempty"` // why a run would be, by schema_changes
 	Formats   []plannedFiles  `json:"formats"`
 	Regions   []plannedSplit  `json:"regions"` // each, or the parts of a large one
 }

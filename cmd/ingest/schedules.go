@@ -309,6 +309,8 @@ func outcome(m *jobs.Manifest, err error) (schedule.Outcome, error) {
 	switch {
 	case errors.Is(err, target.ErrExists):
 		return schedule.Outcome{Published: true}, nil
+	case errors.As(err, new(*jobs.SchemaChangeError)):
+		return schedule.Outcome{}, schedule.Lasting(err)
 	case err != nil:
 		return schedule.Outcome{}, err
 	}

@@ -238,6 +238,33 @@ func TestRunnerRetries(t *testing.T) {
 	})
 }
 
+// TestRunnerLasting: a run whose error lasts is not tried again, and the next time is.
+func TestRunnerLasting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		wrong := errors.New("the columns have changed")
+		b.start(compile(t, &Spec{Cron: "@hourly", Retries: 3}), func(_ context.Context, r Request) (Outcome, error) {
+			if r.Logical.Hour() == 1 {
+				return Outcome{}, fmt.Errorf("run: %w", Lasting(wrong))
+			}
+			if r.Attempt < 2 {
+				return Outcome{}, wrong
+			}
+			return Outcome{RunID: "r"}, nil
+		})
+		time.Sleep(150 * time.Minute)
+		b.stop()
+		b.expect([]string{"01:00 for 01:00/1", "02:00 for 02:00/1", "02:01 for 02:00/2"}, []string{"01:00 failed x1", "02:00 ok x1"})
+		if e := b.store.entries["job"][0]; e.Attempts != 1 || e.Error != "run: the columns have changed" {
+			t.Errorf("Got %+v", e)
+		}
+		if err := Lasting(wrong); !errors.Is(err, wrong) {
+			t.Errorf("Got %v, want it to be what it wraps", err)
+		}
+	})
+}
+
 // TestRunnerRestart stops a Runner in the middle of a run and starts another one
 // later: what was at work is repeated, what was missed is caught up with by policy.
 func TestRunnerRestart(t *testing.T) {
