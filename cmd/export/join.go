@@ -94,7 +94,7 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 		return hand.record(ctx, jobs.RunEntry(m, schedule.Manual, false))
 	}
 	if live {
-		o.Lag = lagOf(p, hand.in, c.Join, o.Join.Yields())
+		o.Lag, o.Yielding = lagOf(p, hand.in, c.Join, o.Join.Yields()), hand.yielding
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report

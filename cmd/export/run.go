@@ -134,7 +134,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
 		return hand.record(ctx, jobs.RunEntry(m, cause, false))
 	}
-	o.Lag = lagOf(p, source, c.Job, o.Job.Yields())
+	o.Lag, o.Yielding = lagOf(p, source, c.Job, o.Job.Yields()), hand.yielding
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err = jobs.Run(ctx, o)

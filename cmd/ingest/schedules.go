@@ -239,7 +239,7 @@ func (d *daemon) runJob(ctx context.Context, r schedule.Request) (out schedule.O
 	run, cancel := resumable(ctx)
 	defer cancel()
 	yielding, end := d.exports.yields.begin(r.Job)
-	defer end()
+	defer func() { paused(&out, err, end()) }()
 	m, err := jobs.Run(run, &jobs.RunOptions{
 		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id, Confirm: r.Confirm,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log, Lag: d.lag, Yielding: yielding,
@@ -266,7 +266,7 @@ func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.
 		return out, err
 	}
 	yielding, end := d.exports.yields.begin(r.Job)
-	defer end()
+	defer func() { paused(&out, err, end()) }()
 	o := &jobs.JoinOptions{
 		Lag: d.lag, Yielding: yielding,
 		Join: j, Target: t, Out: j.Out(), LogicalTime: r.Logical, Confirm: r.Confirm, Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
@@ -302,6 +302,14 @@ func resumable(ctx context.Context) (_ context.Context, end func()) {
 		cancel(cause)
 	})
 	return run, func() { stop(); cancel(nil) }
+}
+
+// paused says in the outcome of an attempt that has failed for how long it has paused for
+// ingest: of one that is published the manifest does.
+func paused(out *schedule.Outcome, err error, after time.Duration) {
+	if err != nil {
+		out.PausedSeconds = after.Round(time.Millisecond).Seconds()
+	}
 }
 
 // outcome is what became of a run.

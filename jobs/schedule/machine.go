@@ -29,7 +29,7 @@ type Entry struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Rows     int64     `json:"rows,omitempty"`
 	Bytes    int64     `json:"bytes,omitempty"`
-	// PausedSeconds is for how long the run paused so that ingest could catch up.
+	// PausedSeconds is for how long the last attempt paused so that ingest could catch up.
 	PausedSeconds float64 `json:"paused_seconds,omitempty"`
 	Error         string  `json:"error,omitempty"` // of the last attempt
 }

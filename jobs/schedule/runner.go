@@ -35,7 +35,7 @@ type Request struct {
 	Confirm func(ctx context.Context) error
 }
 
-// Outcome is what an attempt has published.
+// Outcome is what an attempt has published; with an error, PausedSeconds alone counts.
 type Outcome struct {
 	RunID string
 	Rows  int64
@@ -501,7 +501,7 @@ func (j *job) attempts(ctx context.Context, r Run) {
 			e.RunID, e.Rows, e.Bytes, e.PausedSeconds = out.RunID, out.Rows, out.Bytes, out.PausedSeconds
 			break
 		}
-		e.Result, e.Error = Failed, err.Error()
+		e.Result, e.Error, e.PausedSeconds = Failed, err.Error(), out.PausedSeconds
 		again := !errors.As(err, new(*lasting)) && e.Attempts <= j.schedule.spec.Retries
 		if ctx.Err() == nil && again {
 			wait := time.NewTimer(j.schedule.Backoff(e.Attempts))

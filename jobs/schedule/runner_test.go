@@ -265,6 +265,34 @@ func TestRunnerLasting(t *testing.T) {
 	})
 }
 
+// TestRunnerPaused: for how long a run has paused for ingest the history has, however it has
+// ended: of the last attempt, as the error.
+func TestRunnerPaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		b.start(compile(t, &Spec{Cron: "@hourly", Retries: 1, Overlap: Cancel}), func(ctx context.Context, r Request) (Outcome, error) {
+			out := Outcome{PausedSeconds: float64(10*r.Logical.Hour() + r.Attempt)}
+			switch r.Logical.Hour() {
+			case 1:
+				return out, errors.New("no room")
+			case 2:
+				return out, sleep(ctx, 2*time.Hour)
+			}
+			return out, nil
+		})
+		time.Sleep(190 * time.Minute)
+		b.stop()
+		var got []string
+		for _, e := range b.store.entries["job"] {
+			got = append(got, fmt.Sprintf("%s %v", e.Result, e.PausedSeconds))
+		}
+		if d := cmp.Diff([]string{"failed 12", "cancelled 21", "ok 31"}, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
 // TestRunnerRestart stops a Runner in the middle of a run and starts another one
 // later: what was at work is repeated, what was missed is caught up with by policy.
 func TestRunnerRestart(t *testing.T) {
