@@ -407,6 +407,9 @@ func (c *Config) lintJobs(d *decoder, report reporter, find func(string) *store.
 		if _, err := jobs.Compile(name, &spec, t); err != nil {
 			d.specErrors(path, err)
 		}
+		if s, at := spec.Incremental, join(path, "incremental"); d.has(at) && s.FullEvery == 0 && s.Hold == 0 && (s.Expired == "" || s.Expired == jobs.IgnoreExpired) && !d.has(join(at, "full_every")) {
+			report(at, "write full_every: 7, say, for one full run in 7, or leave incremental out", "full_every is missing: every run would be full")
+		}
 	}
 }
 

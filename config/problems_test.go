@@ -113,6 +113,17 @@ func TestProblems(t *testing.T) {
 			`f.yaml:2:35: "@dayly": unrecognized descriptor: @dayly; write such as "30 2 * * *", or @daily`,
 		}},
 		{"a job named gc, without a schedule of it", "jobs: {gc: {table: t, columns: [{name: key, from: $row, type: string}], out: x}}\n", nil},
+		{"incremental without full_every", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {}}}\n", []string{
+			`f.yaml:1:80: full_every is missing: every run would be full (write full_every: 7, say, for one full run in 7, or leave incremental out)`,
+		}},
+		{"incremental with a default alone", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {expired: ignore}}}\n", []string{
+			`f.yaml:1:80: full_every is missing: every run would be full (write full_every: 7, say, for one full run in 7, or leave incremental out)`,
+		}},
+		{"incremental that is to be full", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {full_every: 0}}}\n", nil},
+		{"incremental with another mistake", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {hold: 1h}}}\n", []string{
+			`f.yaml:1:22: an increment says of each row whether it is there: add {name: op, from: $op, type: string}`,
+			`f.yaml:1:80: full_every is 0: each so many runs one is full, 2 or more`,
+		}},
 		{"credentials in a file", "s3: {endpoint: 'https://h', credentials_file: /not/here}\nbackups: {b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}}\n", nil},
 		{"keys of buckets that are missing, once for all places", "s3: {endpoint: 'https://h', access_key: '', secret_key: '${NONE}'}\nbackups:\n  b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}\n  c: {out: 's3://b/q', schedule: {cron: \"@daily\"}}\n", []string{
 			`f.yaml:1:41: the access key is missing (set s3.access_key and s3.secret_key, or s3.credentials_file)`,
