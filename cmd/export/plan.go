@@ -58,12 +58,16 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	if c.JSON {
 		out := planJSON(plan)
+		if out.Iceberg = spec.Iceberg; spec.Out != "" {
+			out.Directory = below(spec.Out, c.Job)
+		}
 		if refused != nil {
 			out.Refused = refused.Error()
 		}
 		return errors.Join(writeJSON(p.Stdout, []any{out}), refused)
 	}
 	fmt.Fprintf(p.Stdout, "%s: table %s %s, %s; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), plannedParts(plan))
+	fmt.Fprintf(p.Stdout, "  into %s\n", whereTo(spec, c.Job))
 	if plan.TimeRange != nil {
 		fmt.Fprintf(p.Stdout, "  cells with timestamps: %s\n", plan.TimeRange)
 	}
@@ -82,6 +86,17 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		}
 	}
 	return refused
+}
+
+// whereTo says where a run of a job would go.
+func whereTo(spec *jobs.Spec, job string) string {
+	switch {
+	case spec.Out == "":
+		return "the directory that --out names: the job has no out"
+	case spec.Iceberg:
+		return below(spec.Out, job) + ", as a snapshot of the Iceberg table there"
+	}
+	return below(spec.Out, job)
 }
 
 // checkColumns returns why a run of a job would be refused for its columns, nil where it
@@ -137,10 +152,14 @@ func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []job
 // planned is a plan as --json prints it; keys of rows are escaped as HBase's shell
 // does.
 type planned struct {
-	Job      string         `json:"job"`
-	Table    string         `json:"table"`
-	Sequence uint64         `json:"sequence"`
-	Before   cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
+	Job   string `json:"job"`
+	Table string `json:"table"`
+	// Directory is where the run would have its own, a path or s3://BUCKET/PREFIX/JOB; empty
+	// where the job has no out.
+	Directory string         `json:"directory,omitempty"`
+	Iceberg   bool           `json:"iceberg,omitempty"` // it would be a snapshot of the table there
+	Sequence  uint64         `json:"sequence"`
+	Before    cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
 	// TimeRange is of the cells, as in a manifest.
 	TimeRange *jobs.ReadTimes `json:"time_range,omitempty"`
 	Basis     string          `json:"basis"` // counted, estimated, at least

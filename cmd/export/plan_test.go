@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -85,5 +86,40 @@ func TestRunWithOtherColumns(t *testing.T) {
 	ok("plan", "-c", file, "views")
 	if _, stderr, status := export(t, "join", "-c", file, "--schema-changes", "none", "pairs"); status != cli.StatusFailed || !strings.Contains(stderr, "export join --schema-changes any") {
 		t.Errorf("join: Got status %d, %s", status, stderr)
+	}
+}
+
+// TestPlanSaysWhere: a plan says where a run would go, in a directory, in a bucket, or as a
+// snapshot of an Iceberg table.
+func TestPlanSaysWhere(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := "s3: {endpoint: 'http://127.0.0.1:1', region: r, access_key: k, secret_key: s}\n"
+	for _, c := range []struct{ old, new, text, json string }{
+		{"", "", "\n  into " + filepath.Join(out, "views") + "\n", `"directory":"` + filepath.Join(out, "views") + `",`},
+		{"    keep: {runs: 1}\n", "    iceberg: true\n", "\n  into " + filepath.Join(out, "views") + ", as a snapshot of the Iceberg table there\n", `"iceberg":true`},
+		{"'" + out + "'", "s3://bucket/exports", "\n  into s3://bucket/exports/views\n", `"directory":"s3://bucket/exports/views",`},
+		{"    out: '" + out + "'\n", "", "\n  into the directory that --out names: the job has no out\n", `"job":"views"`},
+	} {
+		text := strings.Replace(string(content), c.old, c.new, 1)
+		if strings.Contains(text, "s3://") {
+			text += bucket
+		}
+		if c.old != "" && c.new == "" {
+			text = strings.Replace(text, "    schedule: {cron: \"30 2 * * *\"}\n", "", 1)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if stdout, stderr, status := export(t, "plan", "-c", file, "views"); status != 0 || !strings.Contains(stdout, c.text) {
+			t.Errorf("Got status %d, %s%s. Want %q", status, stdout, stderr, c.text)
+		}
+		if stdout, stderr, status := export(t, "plan", "-c", file, "--json", "views"); status != 0 || !strings.Contains(stdout, c.json) || strings.Contains(stdout, `"iceberg"`) != strings.Contains(c.new, "iceberg") {
+			t.Errorf("--json: Got status %d, %s%s. Want %q", status, stdout, stderr, c.json)
+		}
 	}
 }
