@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,12 +104,12 @@ func TestSchemaChanges(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	day := 0
-	read := false
+	var read atomic.Bool
 	run := func(job *Job, rule string) (*Manifest, error) {
 		day++
-		read = false
+		read.Store(false)
 		src := accessLogSource(10)
-		src.Scanned = func([]byte) error { read = true; return nil }
+		src.Scanned = func([]byte) error { read.Store(true); return nil }
 		return Run(t.Context(), &RunOptions{
 			Job: job, Source: src, Out: out, LogicalTime: time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC), SchemaChanges: rule, Checkpoint: "c",
 		})
@@ -128,7 +129,7 @@ func TestSchemaChanges(t *testing.T) {
 		if m != nil || !errors.As(err, &changed) || !strings.Contains(err.Error(), want) || errors.Is(err, ErrResumable) {
 			t.Errorf("Got %+v, %v. Want an error with %q", m, err, want)
 		}
-		if read {
+		if read.Load() {
 			t.Error("it has read rows")
 		}
 		if left, err := os.ReadDir(filepath.Join(out, "_tmp")); err == nil && len(left) > 0 {
