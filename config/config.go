@@ -62,6 +62,8 @@ type Config struct {
 	// Backups are copies of the whole store that the daemon makes by a schedule, by
 	// name; of engine pebble. No backup has the name of a job or a join.
 	Backups map[string]jobs.BackupSpec `yaml:"backups"`
+	// GC has the daemon tidy up by a schedule.
+	GC GC `yaml:"gc,omitempty"`
 	// S3 is where the buckets are of jobs, joins and backups whose out is s3://BUCKET/PREFIX.
 	S3 S3 `yaml:"s3"`
 	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what

@@ -46,6 +46,8 @@ func TestExportGuide(t *testing.T) {
 		switch {
 		case strings.Contains(block, "    # …\n"):
 			file = strings.Replace(block, "    # …\n", "    table: t\n    out: ./o\n"+columns, 1)
+		case strings.HasPrefix(block, "gc: "):
+			file = block + "jobs:\n  j:\n    table: t\n    out: ./o\n" + columns
 		case strings.HasPrefix(block, "      - "):
 			file = "jobs:\n  j:\n    table: t\n    out: ./o\n    columns:\n" + block
 		case strings.HasPrefix(block, "    ") && strings.Contains(block, "columns:"):

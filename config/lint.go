@@ -16,6 +16,7 @@ import (
 	"sluice/internal/spelling"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/schedule"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
@@ -42,6 +43,7 @@ func (c *Config) lint(d *decoder) {
 	c.warnOfColumns(d)
 	c.lintJoins(d, report, find)
 	c.lintBackups(d, report)
+	c.lintGC(d, report)
 	c.lintBuckets(d, report)
 	c.lintHBase(d, report)
 	c.lintFlight(d, report)
@@ -405,6 +407,9 @@ func (c *Config) lintJobs(d *decoder, report reporter, find func(string) *store.
 		if _, err := jobs.Compile(name, &spec, t); err != nil {
 			d.specErrors(path, err)
 		}
+		if s, at := spec.Incremental, join(path, "incremental"); d.has(at) && s.FullEvery == 0 && s.Hold == 0 && (s.Expired == "" || s.Expired == jobs.IgnoreExpired) && !d.has(join(at, "full_every")) {
+			report(at, "write full_every: 7, say, for one full run in 7, or leave incremental out", "full_every is missing: every run would be full")
+		}
 	}
 }
 
@@ -433,6 +438,8 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 	case *mapping.SpecError:
 		path, message, hint, offset = e.Path, e.Err.Error(), e.Hint, e.At
 	case *columnar.SpecError:
+		path, message = e.Path, e.Problem
+	case *schedule.SpecError:
 		path, message = e.Path, e.Problem
 	default:
 		if inner := errors.Unwrap(err); inner != nil {

@@ -102,6 +102,28 @@ func TestProblems(t *testing.T) {
 			`f.yaml:7:12: there is no service for buckets in this file (set s3.endpoint, s3.access_key and s3.secret_key)`,
 			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly; write such as "30 2 * * *", or @daily`,
 		}},
+		{"garbage collection", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x}}\ngc: {schedule: {cron: \"@daily\"}}\n", nil},
+		{"garbage collection without a schedule", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x}}\ngc: {}\n", []string{
+			`f.yaml:2:1: it has no schedule, and so does nothing (write gc: {schedule: {cron: "30 4 * * *"}}; export gc tidies up by hand)`,
+		}},
+		{"garbage collection with a schedule that has mistakes", "jobs: {gc: {table: t, columns: [{name: key, from: $row, type: string}]}}\ngc: {schedule: {zone: Mars, cron: \"@dayly\"}}\n", []string{
+			`f.yaml:2:1: there is a job of this name (one history would have the runs of both)`,
+			`f.yaml:2:1: no job or join has an out: there is no place to tidy up`,
+			`f.yaml:2:23: "Mars" is not the IANA name of a time zone, such as Europe/Berlin`,
+			`f.yaml:2:35: "@dayly": unrecognized descriptor: @dayly; write such as "30 2 * * *", or @daily`,
+		}},
+		{"a job named gc, without a schedule of it", "jobs: {gc: {table: t, columns: [{name: key, from: $row, type: string}], out: x}}\n", nil},
+		{"incremental without full_every", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {}}}\n", []string{
+			`f.yaml:1:80: full_every is missing: every run would be full (write full_every: 7, say, for one full run in 7, or leave incremental out)`,
+		}},
+		{"incremental with a default alone", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {expired: ignore}}}\n", []string{
+			`f.yaml:1:80: full_every is missing: every run would be full (write full_every: 7, say, for one full run in 7, or leave incremental out)`,
+		}},
+		{"incremental that is to be full", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {full_every: 0}}}\n", nil},
+		{"incremental with another mistake", "jobs: {j: {table: t, columns: [{name: key, from: $row, type: string}], out: x, incremental: {hold: 1h}}}\n", []string{
+			`f.yaml:1:22: an increment says of each row whether it is there: add {name: op, from: $op, type: string}`,
+			`f.yaml:1:80: full_every is 0: each so many runs one is full, 2 or more`,
+		}},
 		{"credentials in a file", "s3: {endpoint: 'https://h', credentials_file: /not/here}\nbackups: {b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}}\n", nil},
 		{"keys of buckets that are missing, once for all places", "s3: {endpoint: 'https://h', access_key: '', secret_key: '${NONE}'}\nbackups:\n  b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}\n  c: {out: 's3://b/q', schedule: {cron: \"@daily\"}}\n", []string{
 			`f.yaml:1:41: the access key is missing (set s3.access_key and s3.secret_key, or s3.credentials_file)`,

@@ -55,10 +55,12 @@ type CollectOptions struct {
 	// Keep is the retention of each job by name; runs of jobs that are not in
 	// it stay.
 	Keep map[string]Keep
-	// Awaited are runs, by job and by what they are for, that a schedule has begun and will
-	// go on with: what they have left stays. Of other runs that could be resumed, whoever
-	// collects decides that they are not.
-	Awaited map[string][]time.Time
+	// Awaited returns runs, by job and by what they are for, that a schedule has begun and
+	// will go on with: what they have left stays. It is asked after what was left has been
+	// listed, if there is any, so that a run which has begun before it left something is
+	// among them; its error ends the collection. Of other runs that could be resumed,
+	// whoever collects decides that they are not. nil = there are none.
+	Awaited func(ctx context.Context) (map[string][]time.Time, error)
 	// Job, where it is not empty, is the only one whose runs are looked at, and what is left
 	// of those that were removed; what killed exports have left is not.
 	Job string
@@ -134,9 +136,15 @@ func (c *collection) leftovers(ctx context.Context) error {
 		return err
 	}
 	var awaited []string // ids
-	for job, times := range c.Awaited {
-		for _, at := range times {
-			awaited = append(awaited, runID(job, at.UTC()))
+	if c.Awaited != nil && c.Job == "" && slices.ContainsFunc(all, func(l target.Leftover) bool { return !l.Busy && !l.Removal() && !l.Record() }) {
+		runs, err := c.Awaited(ctx)
+		if err != nil {
+			return fmt.Errorf("runs that schedules go on with: %w", err)
+		}
+		for job, times := range runs {
+			for _, at := range times {
+				awaited = append(awaited, runID(job, at.UTC()))
+			}
 		}
 	}
 	for _, l := range all {

@@ -281,6 +281,53 @@ func TestCollectOneJob(t *testing.T) {
 	}
 }
 
+// TestCollectAsksAfterListing: which runs schedules go on with is asked when what was left is
+// known, so that one which has begun and ended meanwhile is among them; where that cannot be
+// had, nothing is removed. It is not asked where nothing was left.
+func TestCollectAsksAfterListing(t *testing.T) {
+	t.Parallel()
+	out, at := t.TempDir(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	publishAt(t, "daily", at, RunOptions{Source: accessLogSource(5), Out: out})
+	l := mustLocal(t, out)
+	asked := 0
+	failed := errors.New("the store is gone")
+	o := CollectOptions{Target: l, Awaited: func(context.Context) (map[string][]time.Time, error) { asked++; return nil, failed }}
+	if _, err := Collect(t.Context(), &o); err != nil || asked > 0 {
+		t.Errorf("Got %v, asked %d times of nothing", err, asked)
+	}
+	left := filepath.Join(out, "_tmp", "daily-"+runID("daily", at))
+	if err := os.MkdirAll(left, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Collect(t.Context(), &o); !errors.Is(err, failed) || asked != 1 {
+		t.Errorf("Got %v, asked %d times", err, asked)
+	}
+	there := &listing{Local: l}
+	o.Target, o.Awaited = there, func(context.Context) (map[string][]time.Time, error) {
+		if !there.was {
+			return nil, nil // it has not begun yet
+		}
+		return map[string][]time.Time{"daily": {at}}, nil
+	}
+	if found, err := Collect(t.Context(), &o); err != nil || len(found) != 1 || !found[0].Stays {
+		t.Errorf("Got %+v, %v", found, err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Error(err)
+	}
+}
+
+// listing is a target that knows whether what was left in it has been listed.
+type listing struct {
+	*target.Local
+	was bool
+}
+
+func (l *listing) Leftovers(ctx context.Context) ([]target.Leftover, error) {
+	l.was = true
+	return l.Local.Leftovers(ctx)
+}
+
 // unreadable is a target of which the files with a name cannot be read.
 type unreadable struct {
 	*target.Local

@@ -130,6 +130,11 @@ type Spec struct {
 	// job's directory below out, of which each run is a snapshot that replaces the one before
 	// (docs/iceberg.md). Default: false.
 	Iceberg bool `yaml:"iceberg,omitempty" json:",omitempty"`
+	// SchemaChanges is what may become of the columns from one run to the next: any
+	// (default), all; compatible, what readers of both get along with: new nullable columns,
+	// another order, nulls where there were none, and a decimal of more digits; none,
+	// nothing. A run that would break it is refused before anything is read.
+	SchemaChanges string `yaml:"schema_changes,omitempty" json:",omitempty"`
 	// Incremental makes runs between two full ones hold the changed rows only.
 	Incremental Incremental `yaml:"incremental,omitempty"`
 	// Schedule is when the daemon runs the job by itself.
@@ -173,6 +178,11 @@ func (j *Job) Formats() []string {
 
 // Columns returns the output columns.
 func (j *Job) Columns() []columnar.Column { return j.schema.Columns() }
+
+// ComparesColumns reports whether the job's schema_changes refuses anything.
+func (j *Job) ComparesColumns() bool {
+	return j.spec.SchemaChanges == ChangesCompatible || j.spec.SchemaChanges == ChangesNone
+}
 
 // Schedule returns when the daemon runs the job, or nil where it does not.
 func (j *Job) Schedule() *schedule.Schedule { return j.schedule }
@@ -218,6 +228,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.compileFilter(schema, bad)
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
+	checkSchemaChanges(s.SchemaChanges, bad)
 	checkPriority(s.Priority, bad)
 	j.compileYield(bad)
 	if s.RowsPerSecond < 0 || s.RowsPerSecond > 1e9 {

@@ -31,7 +31,7 @@ func (r *joinRun) instant() string {
 // definition hashes what decides, besides the instant, which bytes the files hold.
 func (j *Join) definition(version string) (string, error) {
 	s := j.spec
-	s.Out, s.SpillDir, s.Keep, s.Schedule = "", "", Keep{}, schedule.Spec{}
+	s.Out, s.SpillDir, s.Keep, s.Schedule, s.SchemaChanges = "", "", Keep{}, schedule.Spec{}, ""
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
 	var sides []string
 	for _, side := range j.sides {

@@ -36,6 +36,8 @@ type JoinOptions struct {
 	OpenBucket func(at string) (target.Target, error)
 	// LogicalTime is what the run is for, as of a job's. Default: Now.
 	LogicalTime time.Time
+	// SchemaChanges is that of RunOptions. Default: the join's.
+	SchemaChanges string
 	// Engine and Version are stored in the manifest. Default: empty.
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
@@ -79,6 +81,32 @@ type JoinedSide struct {
 	Sequence       uint64 `json:"sequence"`
 	RunID          string `json:"run_id"`          // of a published run; empty = the store
 	ManifestSHA256 string `json:"manifest_sha256"` // 64 hex digits, where there is a run
+	SideRows
+}
+
+// SideRows is which rows and cells of its table a side had, as the manifest of a run of its
+// job says it; the zero value is all.
+type SideRows struct {
+	StartRow  string               `json:"start_row,omitempty"`
+	StopRow   string               `json:"stop_row,omitempty"`
+	Families  []string             `json:"families,omitempty"`
+	TimeRange *ReadTimes           `json:"time_range,omitempty"`
+	Filter    string               `json:"filter,omitempty"`
+	Where     []columnar.Predicate `json:"where,omitempty"`
+}
+
+// sideRows is what a side has whose job is j.
+func (j *Job) sideRows() SideRows {
+	return SideRows{columnar.EscapeKey(j.rows.Start), columnar.EscapeKey(j.rows.Stop), j.families, j.times, j.spec.Filter, j.spec.Where}
+}
+
+// sideRows is what a side has that is the run of m.
+func (m *Manifest) sideRows() SideRows {
+	r := SideRows{m.StartRow, m.StopRow, m.Families, m.TimeRange, m.Filter, m.Where}
+	if len(r.Families) == 0 {
+		r.Families = nil
+	}
+	return r
 }
 
 // joinRun is one execution of RunJoin.
@@ -131,7 +159,7 @@ func newJoinRun(o *JoinOptions) (*joinRun, error) {
 	}
 	r := &joinRun{Join: o.Join, OpenBucket: o.OpenBucket}
 	r.RunOptions = RunOptions{
-		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, Engine: o.Engine, Version: o.Version,
+		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, SchemaChanges: o.SchemaChanges, Engine: o.Engine, Version: o.Version,
 		Logger: o.Logger, Progress: o.Progress, Lag: o.Lag, Yielding: o.Yielding, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
 	}
 	r.kind, r.name = "join", r.Join.name
@@ -180,6 +208,9 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	defer closeTarget()
+	if err := r.Join.checkColumns(ctx, r.Target, cmp.Or(r.SchemaChanges, r.Join.spec.SchemaChanges)); err != nil {
+		return nil, err
+	}
 	m, err := r.manifest(ctx)
 	if err != nil {
 		return nil, err
@@ -238,14 +269,14 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 	for i, side := range []*JoinedSide{&info.Left, &info.Right} {
 		switch in := r.inputs[i].(type) {
 		case *tableInput:
-			*side = JoinedSide{Job: in.job.name, Table: in.job.Table(), Sequence: r.Source.Sequence()}
+			*side = JoinedSide{Job: in.job.name, Table: in.job.Table(), Sequence: r.Source.Sequence(), SideRows: in.job.sideRows()}
 			var err error
 			if offsets[i], err = completeTo(ctx, r.Source); err != nil {
 				return nil, err
 			}
 			tables = append(tables, in.table)
 		case *runInput:
-			*side = JoinedSide{Job: in.manifest.Job, Table: in.manifest.Table, Sequence: in.manifest.Sequence, RunID: in.manifest.RunID, ManifestSHA256: in.sum}
+			*side = JoinedSide{Job: in.manifest.Job, Table: in.manifest.Table, Sequence: in.manifest.Sequence, RunID: in.manifest.RunID, ManifestSHA256: in.sum, SideRows: in.manifest.sideRows()}
 			offsets[i] = in.manifest.Offsets
 			runs = append(runs, in.manifests()...)
 		}

@@ -207,6 +207,69 @@ func TestSpillDirMissing(t *testing.T) {
 	}
 }
 
+// TestRunJoinManifestOfPart: the manifest says of each side which rows and cells it had, of a
+// table and of a published run.
+func TestRunJoinManifestOfPart(t *testing.T) {
+	t.Parallel()
+	src := joinSource(10)
+	all := joinJobs(t)
+	views := all["views"].spec
+	views.StartRow, views.StopRow, views.Families, views.TimeRange = "u000", "u005", []string{"e"}, TimeRange{TimeSpan: TimeSpan{To: "2026-01-01T00:00:00Z"}}
+	views.Filter, views.Where = "PrefixFilter('u')", []columnar.Predicate{{Column: "page", Op: "!=", Value: "/3"}}
+	all["views"] = mustCompile(t, "views", &views, nil)
+	compile := func(s *JoinSpec) *Join {
+		t.Helper()
+		j, err := CompileJoin("j", s, func(name string) *Job { return all[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	exports := t.TempDir()
+	for _, job := range all {
+		if _, err := Run(t.Context(), &RunOptions{Job: job, Source: src, Out: exports}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live, published := joinSpec("", ""), joinSpec("", "")
+	published.Left, published.Right = JoinSide{Run: filepath.Join(exports, "views")}, JoinSide{Run: filepath.Join(exports, "users")}
+	for _, spec := range []*JoinSpec{live, published} {
+		m, err := RunJoin(t.Context(), &JoinOptions{Join: compile(spec), Source: src, Out: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, right := m.Join.Left, m.Join.Right
+		want := SideRows{
+			StartRow: "u000", StopRow: "u005", Families: []string{"e"}, TimeRange: &ReadTimes{ReadSpan: ReadSpan{To: 1767225600000}},
+			Filter: "PrefixFilter('u')", Where: []columnar.Predicate{{Column: "page", Op: "!=", Value: "/3"}},
+		}
+		if d := jobstest.Diff(want, left.SideRows); d != "" {
+			t.Errorf("left (-want +got):\n%s", d)
+		}
+		if d := jobstest.Diff(SideRows{}, right.SideRows); d != "" {
+			t.Errorf("right (-want +got):\n%s", d)
+		}
+		data, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeManifest(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := jobstest.Diff(m, again); d != "" {
+			t.Error(d)
+		}
+		if n := strings.Count(string(data), `"stop_row": "u005"`) + strings.Count(string(data), `"where": [`); n != 2 {
+			t.Errorf("Got %s", data)
+		}
+		broken := strings.Replace(string(data), `"to": 1767225600000`, `"from": 5, "to": 4`, 1)
+		if _, err := DecodeManifest([]byte(broken)); !errors.Is(err, ErrManifest) {
+			t.Errorf("Got %v of a range that ends before it begins", err)
+		}
+	}
+}
+
 // TestRunJoinManifest is what the manifest says of the sides.
 func TestRunJoinManifest(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,8 @@ type JoinSpec struct {
 	Compression string `yaml:"compression,omitempty"`
 	// Iceberg is as in a job.
 	Iceberg bool `yaml:"iceberg,omitempty"`
+	// SchemaChanges is as in a job.
+	SchemaChanges string `yaml:"schema_changes,omitempty"`
 	// Schedule is when the daemon joins. Default: only when somebody does.
 	Schedule schedule.Spec `yaml:"schedule,omitempty"`
 	// Keep is how long published runs are kept. The daemon removes those beyond it after
@@ -125,6 +127,7 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 		checkIceberg(j.format, nil, bad)
 	}
 	j.spec.Keep.check(bad)
+	checkSchemaChanges(s.SchemaChanges, bad)
 	j.schedule = compileSchedule(name, s.Out, &j.spec.Schedule, bad)
 	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
 	j.layout.compile(bad)

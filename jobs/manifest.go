@@ -235,6 +235,16 @@ func (m *Manifest) validate() error {
 			return err
 		}
 	}
+	if m.Join != nil {
+		for i, side := range []*JoinedSide{&m.Join.Left, &m.Join.Right} {
+			if side.TimeRange == nil {
+				continue
+			}
+			if err := side.TimeRange.validate(); err != nil {
+				return fmt.Errorf("join: %s: %w", sideNames[i], err)
+			}
+		}
+	}
 	if m.Incremental != nil {
 		if err := m.Incremental.validate(); err != nil {
 			return err

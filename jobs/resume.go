@@ -102,7 +102,7 @@ func (j *Job) definition(version string) (string, error) {
 	s.Columns = j.schema.Specs()
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
 	s.Out, s.Keep, s.Schedule, s.Incremental, s.RowsPerSecond, s.Priority = "", Keep{}, schedule.Spec{}, Incremental{}, 0, ""
-	s.YieldToLag = YieldToLag{}
+	s.YieldToLag, s.SchemaChanges = YieldToLag{}, ""
 	s.MemoryBytes, s.SpillDir, s.SpillBytes, s.Iceberg = 0, "", 0, false
 	data, err := json.Marshal(struct {
 		Spec    Spec

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -51,6 +52,9 @@ type RunOptions struct {
 	StoreID string
 	// Full makes the run of an incremental job full.
 	Full bool
+	// SchemaChanges is by what rule the columns are compared with those of the runs before:
+	// ChangesAny, ChangesCompatible or ChangesNone. Default: the job's.
+	SchemaChanges string
 	// Engine and Version are stored in the manifest. Default: empty.
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
@@ -185,6 +189,9 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	defer closeTarget()
+	if err := r.Job.checkColumns(ctx, r.Target, cmp.Or(r.SchemaChanges, r.Job.spec.SchemaChanges)); err != nil {
+		return nil, err
+	}
 	m, err := r.manifest(ctx)
 	if err != nil {
 		return nil, err

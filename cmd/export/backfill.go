@@ -119,6 +119,9 @@ func (c *backfillCommand) orderTimes(ctx context.Context, p *cli.Program, cfg *c
 // orderOther is orderTimes of a join or a backup, whose times this command does not fill by
 // itself.
 func (c *backfillCommand) orderOther(ctx context.Context, p *cli.Program, cfg *config.Config, kind string) error {
+	if kind == config.KindGC {
+		return fmt.Errorf("%w: %s is a %s, which has no past times to fill: run --daemon has the daemon make one now", cli.ErrUsage, c.Job, kind)
+	}
 	if !c.Daemon {
 		other := "export join --time is for one time"
 		if kind == config.KindBackup {

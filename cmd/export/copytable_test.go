@@ -104,7 +104,7 @@ func TestCopyTableResumes(t *testing.T) {
 			}
 			want, how, told = "5 rows", "--restart", "5 rows, 5 cells"
 		}
-		if _, stderr, status := export(t, "copy-table", "-c", file, "views", "copy"); status != cli.StatusFailed || !strings.Contains(stderr, "has not ended: resume it") {
+		if _, stderr, status := export(t, "copy-table", "-c", file, "views", "copy"); status != cli.StatusFailed || !strings.Contains(stderr, "has not ended: go on with it (--resume), or give it up and begin anew (--restart), for which the table must be empty again") {
 			t.Errorf("begun anew beside one that was cut off: Got status %d, %s", status, stderr)
 		}
 		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--verify", how, "views", "copy"); status != 0 || !strings.Contains(stdout, "is in copy") || !strings.Contains(stdout, told) {

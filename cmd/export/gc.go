@@ -13,6 +13,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 )
 
@@ -39,14 +40,13 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
-	awaited := awaitedRuns(ctx, p, cfg)
-	outs := keepByDirectory(cfg, c.Out)
+	outs := cfg.KeepByOut(c.Out)
 	all := []collected{}
 	var freed int64
 	removed := 0
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
-		found, err := collect(ctx, p, cfg, out, outs[out], awaited, c.DryRun)
+		found, err := collect(ctx, p, cfg, out, outs[out], c.DryRun)
 		if errors.Is(err, target.ErrNotFound) && c.Out == "" { // nothing was exported yet
 			continue
 		}
@@ -98,55 +98,15 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	return errors.Join(errs...)
 }
 
-// keepByDirectory returns the retention of the jobs and joins by the directory that
-// they publish in, or all in out where it is set.
-func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.Keep {
-	outs := map[string]map[string]jobs.Keep{}
-	add := func(name, dir string, keep jobs.Keep) {
-		if out != "" {
-			dir = out
-		}
-		if dir == "" {
-			return
-		}
-		if !config.InBucket(dir) {
-			dir = filepath.Clean(dir)
-		}
-		if outs[dir] == nil {
-			outs[dir] = map[string]jobs.Keep{}
-		}
-		outs[dir][name] = keep
-	}
-	for name, spec := range cfg.Jobs {
-		add(name, spec.Out, spec.Keep)
-	}
-	for name, spec := range cfg.Joins {
-		add(name, spec.Out, spec.Keep)
-	}
-	return outs
-}
-
-// awaitedRuns returns the runs that the daemon has begun and not ended, by job: one that
-// waits for its next attempt is written by nobody.
-func awaitedRuns(ctx context.Context, p *cli.Program, cfg *config.Config) map[string][]time.Time {
-	awaited := map[string][]time.Time{}
-	for job, st := range scheduleStates(ctx, p, cfg) {
-		for _, r := range st.Pending {
-			awaited[job] = append(awaited[job], r.Logical)
-		}
-		for i := range st.Orders {
-			awaited[job] = append(awaited[job], st.Orders[i].Next)
-		}
-	}
-	return awaited
-}
-
-func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string, keep map[string]jobs.Keep, awaited map[string][]time.Time, dry bool) (_ []jobs.Garbage, err error) {
+func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
 	t, err := cfg.OpenTarget(out, false, p.Warnings())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
+	awaited := func(ctx context.Context) (map[string][]time.Time, error) {
+		return schedule.Awaited(scheduleStates(ctx, p, cfg)), ctx.Err()
+	}
 	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, Awaited: awaited, DryRun: dry})
 }
 

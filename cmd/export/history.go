@@ -15,7 +15,7 @@ import (
 
 type historyCommand struct {
 	cli.ConfigFlag
-	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file."`
+	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file, or gc."`
 	Limit int    `short:"n" default:"20" help:"How many entries, the newest first."`
 	JSON  bool   `name:"json" help:"Print JSON: an object a line."`
 }

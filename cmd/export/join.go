@@ -22,8 +22,9 @@ type joinCommand struct {
 	Out    string    `placeholder:"DIR" help:"Directory below which the join has its own. Default: the join's out."`
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the join that was cut off, the one for --time or else the newest."`
-	JSON   bool      `name:"json" help:"Print JSON: the manifest of the run."`
-	Quiet  bool      `short:"q" help:"Show no progress."`
+	schemaFlag
+	JSON  bool `name:"json" help:"Print JSON: the manifest of the run."`
+	Quiet bool `short:"q" help:"Show no progress."`
 }
 
 // Run joins what two jobs would export, at one instant, or two published exports.
@@ -45,7 +46,7 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	log := p.Warnings()
 	bucket := func(at string) (target.Target, error) { return cfg.OpenTarget(at, false, log) }
-	o := &jobs.JoinOptions{OpenBucket: bucket, Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	o := &jobs.JoinOptions{OpenBucket: bucket, Out: out, LogicalTime: c.Time, SchemaChanges: c.SchemaChanges, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return fmt.Errorf("%w: no directory to write to: set the join's out, or --out", cli.ErrUsage)
 	}
@@ -93,7 +94,7 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 		return hand.record(ctx, jobs.RunEntry(m, schedule.Manual, false))
 	}
 	if live {
-		o.Lag = lagOf(p, hand.in, c.Join, o.Join.Yields())
+		o.Lag, o.Yielding = lagOf(p, hand.in, c.Join, o.Join.Yields()), hand.yielding
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report

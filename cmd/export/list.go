@@ -30,7 +30,7 @@ type listCommand struct {
 type listed struct {
 	Job       string     `json:"job"`
 	Table     string     `json:"table,omitempty"` // of a join: what was joined
-	State     string     `json:"state"`           // published, cut off, at work, unreadable, never, ordered
+	State     string     `json:"state"`           // published, cut off, at work, unreadable, never, ordered, publishes nothing
 	RunID     string     `json:"run_id,omitempty"`
 	Time      *time.Time `json:"logical_time,omitempty"`
 	Sequence  uint64     `json:"sequence,omitempty"`
@@ -46,7 +46,7 @@ type listed struct {
 	Order     *api.Order `json:"order,omitempty"` // of a line that is ordered; its time is the next run's
 }
 
-// Run lists the jobs, joins and backups of the file and their runs.
+// Run lists the jobs, joins and backups of the file and their runs, and when it is tidied up.
 func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.Next < 1 || c.Next > maxUpcoming {
 		return fmt.Errorf("%w: --next is %d, must be from 1 to %d", cli.ErrUsage, c.Next, maxUpcoming)
@@ -61,13 +61,15 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	states := scheduleStates(ctx, p, cfg)
 	for _, name := range cfg.DeclaredNames() {
 		declared, _ := cfg.Declared(name)
-		out, table, backup, at := declared.Out, declared.Table, "", name
-		if declared.Kind == config.KindBackup {
-			if c.Out != "" {
-				continue // it has runs of jobs and joins
-			}
+		out, table, backup, at, none := declared.Out, declared.Table, "", name, "never"
+		switch {
+		case (declared.Kind == config.KindBackup || declared.Kind == config.KindGC) && c.Out != "":
+			continue // it has runs of jobs and joins
+		case declared.Kind == config.KindBackup:
 			backup, at = name, "" // a place of its own
-		} else if c.Out != "" {
+		case declared.Kind == config.KindGC:
+			at, none = "", "publishes nothing"
+		case c.Out != "":
 			out = c.Out
 		}
 		if outs[out] == nil {
@@ -82,7 +84,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		}
 		lines := append(ordered(states[name].Orders, name, table, below(out, at)), outs[out].of(name, table, out)...)
 		if len(lines) == 0 {
-			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, at)}}
+			lines = []listed{{Job: name, Table: table, State: none, Directory: below(out, at)}}
 		}
 		times, err := upcoming(cfg, name, states[name].Decided, c.Next)
 		if err != nil {
@@ -199,8 +201,8 @@ func printList(w io.Writer, all []listed) error {
 			at = l.Time.UTC().Format(time.RFC3339)
 		}
 		switch l.State {
-		case "never":
-			run = "never"
+		case "never", "publishes nothing":
+			run = l.State
 		case "unreadable":
 			run = l.Error
 		case "ordered":

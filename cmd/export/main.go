@@ -63,6 +63,9 @@ func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 // command is for that.
 func whatElse(cfg *config.Config, name string) string {
 	d, ok := cfg.Declared(name)
+	if !ok && name == config.GCName {
+		return "; the file has no gc: {schedule: …} either, by which the daemon would tidy up: export gc does it by hand"
+	}
 	if !ok {
 		return ""
 	}
@@ -70,11 +73,12 @@ func whatElse(cfg *config.Config, name string) string {
 		config.KindJob:    "export run makes it",
 		config.KindJoin:   "export join makes it",
 		config.KindBackup: "export backup makes one, and run --daemon has the daemon make one",
+		config.KindGC:     "export gc makes one, and run --daemon has the daemon make one",
 	}
 	return fmt.Sprintf("; %s is a %s: %s", name, d.Kind, is[d.Kind])
 }
 
-// isDeclared says that a name is of no job, join or backup; its error wraps cli.ErrUsage.
+// isDeclared says that a name is of nothing that is declared; its error wraps cli.ErrUsage.
 func isDeclared(cfg *config.Config, name string) error {
 	if _, ok := cfg.Declared(name); ok {
 		return nil

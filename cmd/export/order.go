@@ -19,7 +19,7 @@ import (
 
 type cancelCommand struct {
 	cli.ConfigFlag
-	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file."`
+	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file, or gc."`
 	Order string `arg:"" help:"Id of the order, as export list --json and the command that gave it show it."`
 }
 
@@ -116,7 +116,7 @@ func sayAccepted(p *cli.Program, job string, accepted *api.Order, asJSON bool) e
 	return err
 }
 
-// scheduled returns the schedule of a job, join or backup; its error wraps cli.ErrUsage
+// scheduled returns the schedule of what is declared with a name; its error wraps cli.ErrUsage
 // where it has none.
 func scheduled(cfg *config.Config, name string) (*schedule.Schedule, error) {
 	if err := isDeclared(cfg, name); err != nil {

@@ -10,7 +10,7 @@ import (
 
 type pauseCommand struct {
 	cli.ConfigFlag
-	Job string `arg:"" help:"Name of the job, join or backup in the configuration file."`
+	Job string `arg:"" help:"Name of the job, join or backup in the configuration file, or gc."`
 }
 
 type resumeCommand pauseCommand

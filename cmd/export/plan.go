@@ -11,6 +11,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/target"
 )
 
 type planCommand struct {
@@ -47,14 +48,26 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	refused, err := checkColumns(ctx, p, cfg, job)
+	if err != nil {
+		return err
+	}
 	plan, err := jobs.Plan(ctx, &jobs.PlanOptions{Job: job, Source: source, SampleRows: c.Sample})
 	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(p.Stdout, []any{planJSON(plan)})
+		out := planJSON(plan)
+		if out.Iceberg = spec.Iceberg; spec.Out != "" {
+			out.Directory = below(spec.Out, c.Job)
+		}
+		if refused != nil {
+			out.Refused = refused.Error()
+		}
+		return errors.Join(writeJSON(p.Stdout, []any{out}), refused)
 	}
 	fmt.Fprintf(p.Stdout, "%s: table %s %s, %s; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), plannedParts(plan))
+	fmt.Fprintf(p.Stdout, "  into %s\n", whereTo(spec, c.Job))
 	if plan.TimeRange != nil {
 		fmt.Fprintf(p.Stdout, "  cells with timestamps: %s\n", plan.TimeRange)
 	}
@@ -64,11 +77,47 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		planLine(t, fmt.Sprintf("[%q, %q)", s.Rows.Start, s.Rows.Stop), s.Basis, s.Count, s.Formats)
 	}
 	planLine(t, "all", plan.Basis, plan.Count, plan.Formats)
-	if err := t.Flush(); err != nil || plan.Basis == jobs.Counted {
+	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Stdout, notEstimated(plan))
-	return err
+	if plan.Basis != jobs.Counted {
+		if _, err := fmt.Fprintln(p.Stdout, notEstimated(plan)); err != nil {
+			return err
+		}
+	}
+	return refused
+}
+
+// whereTo says where a run of a job would go.
+func whereTo(spec *jobs.Spec, job string) string {
+	switch {
+	case spec.Out == "":
+		return "the directory that --out names: the job has no out"
+	case spec.Iceberg:
+		return below(spec.Out, job) + ", as a snapshot of the Iceberg table there"
+	}
+	return below(spec.Out, job)
+}
+
+// checkColumns returns why a run of a job would be refused for its columns, nil where it
+// would not, or nothing was published yet.
+func checkColumns(ctx context.Context, p *cli.Program, cfg *config.Config, job *jobs.Job) (refused, err error) {
+	if job.Out() == "" || !job.ComparesColumns() {
+		return nil, nil
+	}
+	t, err := cfg.OpenTarget(job.Out(), false, p.Warnings())
+	if errors.Is(err, target.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	err = job.CheckColumns(ctx, t)
+	if errors.As(err, new(*jobs.SchemaChangeError)) {
+		return fmt.Errorf("a run of %s would be refused: %w", job.Name(), err), nil
+	}
+	return nil, err
 }
 
 // plannedParts says how many regions there are, and, where some are cut, into how many
@@ -103,15 +152,20 @@ func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []job
 // planned is a plan as --json prints it; keys of rows are escaped as HBase's shell
 // does.
 type planned struct {
-	Job      string         `json:"job"`
-	Table    string         `json:"table"`
-	Sequence uint64         `json:"sequence"`
-	Before   cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
+	Job   string `json:"job"`
+	Table string `json:"table"`
+	// Directory is where the run would have its own, a path or s3://BUCKET/PREFIX/JOB; empty
+	// where the job has no out.
+	Directory string         `json:"directory,omitempty"`
+	Iceberg   bool           `json:"iceberg,omitempty"` // it would be a snapshot of the table there
+	Sequence  uint64         `json:"sequence"`
+	Before    cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
 	// TimeRange is of the cells, as in a manifest.
 	TimeRange *jobs.ReadTimes `json:"time_range,omitempty"`
 	Basis     string          `json:"basis"` // counted, estimated, at least
 	Rows      int64           `json:"rows"`
-	Note      string          `json:"note,omitempty"` // what estimates leave out
+	Note      string          `json:"note,omitempty"`    // what estimates leave out
+	Refused   string          `json:"refused,omitempty"` // why a run would be, by schema_changes
 	Formats   []plannedFiles  `json:"formats"`
 	Regions   []plannedSplit  `json:"regions"` // each, or the parts of a large one
 }

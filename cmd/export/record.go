@@ -28,8 +28,9 @@ type byHand struct {
 	// made all the same, and it is said that the history has them not.
 	storeless bool
 
-	to target.Target   // where the runs go
-	in *config.Instant // what this process has open; nil = nothing yet
+	to     target.Target   // where the runs go
+	paused time.Duration   // for how long the run at work has, so that ingest could catch up
+	in     *config.Instant // what this process has open; nil = nothing yet
 }
 
 const (
@@ -147,12 +148,15 @@ func (h *byHand) failed(ctx context.Context, logical, started time.Time, err err
 		return err
 	}
 	now := time.Now().UTC()
-	e := schedule.Entry{Logical: logical.UTC(), Result: schedule.Failed, Count: 1, Cause: h.cause, Started: started.UTC(), Ended: now, Attempts: 1, Error: err.Error()}
+	e := schedule.Entry{Logical: logical.UTC(), Result: schedule.Failed, Count: 1, Cause: h.cause, Started: started.UTC(), Ended: now, Attempts: 1, Error: err.Error(), PausedSeconds: h.paused.Round(time.Millisecond).Seconds()}
 	if ctx.Err() != nil {
 		e.Result = schedule.Cancelled
 	}
 	return errors.Join(err, h.record(ctx, e))
 }
+
+// yielding keeps for how long the run pauses.
+func (h *byHand) yielding(y jobs.Yielding) { h.paused = y.Paused }
 
 // published records the run for a time, if there is one and err is that it was found, or
 // nothing of it to go on with, and returns err.

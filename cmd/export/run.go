@@ -28,9 +28,15 @@ type runCommand struct {
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
 	Full   bool      `help:"Export the whole table, also where the job is incremental."`
+	schemaFlag
 	orderFlags
 	JSON  bool `name:"json" help:"Print JSON: the manifest of the run; with --daemon, the order, and with --wait the entries of its runs in the history."`
 	Quiet bool `short:"q" help:"Show no progress."`
+}
+
+// schemaFlag lets one run by hand have other columns than those before.
+type schemaFlag struct {
+	SchemaChanges string `enum:",any,compatible,none" default:"" placeholder:"RULE" help:"What may have become of the columns since the run before: any, compatible or none, instead of what schema_changes says."`
 }
 
 // Run exports one job.
@@ -43,7 +49,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	if c.Daemon {
-		if c.Out != "" || c.Resume || c.Full {
+		if c.Out != "" || c.Resume || c.Full || c.SchemaChanges != "" {
 			return fmt.Errorf("%w: --daemon goes with --time and --wait alone: the daemon runs the job as its schedule does", cli.ErrUsage)
 		}
 		return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{Time: c.Time}, c.JSON, c.Quiet)
@@ -88,7 +94,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		out = spec.Out
 	}
 	log := p.Warnings()
-	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, SchemaChanges: c.SchemaChanges, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return nil, fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
 	}
@@ -128,7 +134,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
 		return hand.record(ctx, jobs.RunEntry(m, cause, false))
 	}
-	o.Lag = lagOf(p, source, c.Job, o.Job.Yields())
+	o.Lag, o.Yielding = lagOf(p, source, c.Job, o.Job.Yields()), hand.yielding
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err = jobs.Run(ctx, o)

@@ -65,3 +65,31 @@ func TestScheduledBackup(t *testing.T) {
 		t.Errorf("of another directory: Got %s", stdout)
 	}
 }
+
+// TestScheduledGC: a garbage collection with a schedule is listed, paused and ordered as a
+// job is; it has no past times.
+func TestScheduledGC(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a")
+	if _, stderr, status := export(t, "run", "-c", file, "--daemon", "gc"); status != cli.StatusUsage || !strings.Contains(stderr, "the file has no gc: {schedule: …} either") {
+		t.Errorf("Got status %d, %s", status, stderr)
+	}
+	addToFile(t, file, "gc: {schedule: {cron: \"45 3 * * *\"}}\n")
+	backfill := "backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z "
+	scheduledCommands(t, file, "gc", []commandStep{
+		{"list -n 2", 0, "gc runs next for"},
+		{"list", 0, "publishes nothing"},
+		{"list --json", 0, `{"job":"gc","state":"publishes nothing","rows":0,"files":0,"bytes":0,"latest":false,"directory":"","next":"`},
+		{"pause gc", 0, ""},
+		{"history gc", 0, "garbage collection gc has no history"},
+		{"run --daemon gc", 0, "order abc is accepted"},
+		{"run --daemon --time 2026-01-01T00:00:00Z gc", 0, "order abc is accepted"},
+		{backfill + "--daemon gc", cli.StatusUsage, "gc is a garbage collection, which has no past times to fill"},
+		{backfill + "gc", cli.StatusUsage, "which has no past times to fill"},
+		{"run gc", cli.StatusUsage, "gc is a garbage collection: export gc makes one, and run --daemon has the daemon make one"},
+		{"gc", 0, "0 removed"},
+	})
+	if stdout, _, _ := export(t, "list", "-c", file, "--out", out); strings.Contains(stdout, "gc") {
+		t.Errorf("of another directory: Got %s", stdout)
+	}
+}

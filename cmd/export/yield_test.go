@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/internal/cli"
 	"sluice/jobs"
 	"sluice/serve"
 )
@@ -36,10 +38,15 @@ func TestYield(t *testing.T) {
 	}
 
 	var looks atomic.Int32
+	long, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	daemon(t, file, func(o *serve.Options) {
 		o.Pipelines = func() []serve.PipelineStatus {
 			since := time.Now().Add(-time.Minute).UnixMilli()
-			if looks.Add(1) > 1 {
+			switch n := looks.Add(1); {
+			case n == -100: // after a pause, of a run that is to be cancelled
+				cancel()
+			case n > 1:
 				since = 0
 			}
 			return []serve.PipelineStatus{{Name: "p", Partitions: []serve.PartitionStatus{{State: "running", Since: since}}}}
@@ -55,5 +62,15 @@ func TestYield(t *testing.T) {
 	}
 	if stdout, _, _ := export(t, "history", "-c", file, "--json", "-n", "1", "views"); !strings.Contains(stdout, `"paused_seconds":1`) {
 		t.Errorf("Got history %s", stdout)
+	}
+	for name, command := range map[string]string{"views": "run"} {
+		looks.Store(-102)
+		if _, stderr, status := exportContext(long, t, command, "-c", file, name); status != cli.StatusInterrupted {
+			t.Errorf("%s: Got status %d, %s", name, status, stderr)
+		}
+		stdout, _, _ := export(t, "history", "-c", file, "--json", "-n", "1", name)
+		if !strings.Contains(stdout, `"result":"cancelled"`) || !strings.Contains(stdout, `"paused_seconds":1`) {
+			t.Errorf("%s, cancelled: Got history %s", name, stdout)
+		}
 	}
 }

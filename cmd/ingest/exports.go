@@ -77,9 +77,28 @@ func (p *published) status() []serve.ExportStatus {
 				failed += results[schedule.Failed]
 			}
 			all[i].Runs["failed"] = uint64(failed)
+			p.countCollections(&all[i], &st.State, histories[st.Job].entries)
 		}
 	}
 	return all
+}
+
+// countCollections counts the runs of GC, which leaves nothing that could be looked at, by
+// its state and history.
+func (p *published) countCollections(s *serve.ExportStatus, st *schedule.State, newest []schedule.Entry) {
+	if declared, _ := p.cfg.Declared(s.Name); declared.Kind != config.KindGC {
+		return
+	}
+	ok := st.Results[schedule.OK]
+	for _, results := range st.Ordered {
+		ok += results[schedule.OK]
+	}
+	s.Runs["ok"] = uint64(ok)
+	for i := range newest {
+		if e := &newest[i]; e.Result == schedule.OK && e.Ended.After(s.LastSuccess) {
+			s.LastSuccess = e.Ended
+		}
+	}
 }
 
 // historyEntries is how much of a job's history is shown with its status.
@@ -174,6 +193,9 @@ func (p *published) directories() []serve.ExportStatus {
 func (p *published) job(name string) serve.ExportStatus {
 	s := serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}}
 	declared, _ := p.cfg.Declared(name)
+	if declared.Kind == config.KindGC {
+		return s // it publishes nothing
+	}
 	place := declared.Out
 	if declared.Kind == config.KindBackup {
 		place += "\x00" + name

@@ -17,8 +17,7 @@ import (
 	"sluice/store"
 )
 
-// openSchedules makes the runner of the jobs, joins and backups that have a schedule, or
-// nothing where none has.
+// openSchedules makes the runner of what has a schedule, or nothing where nothing has.
 func (d *daemon) openSchedules(ctx context.Context) error {
 	var all []*schedule.Schedule
 	add := func(name string, s *schedule.Schedule) {
@@ -48,6 +47,13 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 			return fmt.Errorf("backup %s: %w", name, err)
 		}
 		add(name, s)
+	}
+	if spec := d.cfg.GC.Schedule; spec != (schedule.Spec{}) {
+		s, err := schedule.Compile(config.GCName, &spec)
+		if err != nil {
+			return fmt.Errorf("gc: %w", err)
+		}
+		add(config.GCName, s)
 	}
 	if len(all) == 0 {
 		return nil
@@ -91,6 +97,9 @@ func (d *daemon) orderExport() func(ctx context.Context, job string, q api.Order
 		return nil
 	}
 	return func(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
+		if of, _ := d.cfg.Declared(job); of.Kind == config.KindGC && !q.From.IsZero() {
+			return api.Order{}, fmt.Errorf("%w: %s is a %s, which has no past times to fill", store.ErrInvalidArgument, job, of.Kind)
+		}
 		o, err := d.schedules.Order(ctx, job, schedule.OrderRequest(q))
 		return api.Order(o), scheduleError(err)
 	}
@@ -175,6 +184,9 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if spec, ok := d.cfg.Backups[r.Job]; ok {
 		return d.runBackup(ctx, r, &spec)
 	}
+	if of, _ := d.cfg.Declared(r.Job); of.Kind == config.KindGC {
+		return d.runGC(ctx, r)
+	}
 	run, dir, keep := d.runJob, d.cfg.Jobs[r.Job].Out, d.cfg.Jobs[r.Job].Keep
 	if spec, ok := d.cfg.Joins[r.Job]; ok {
 		run, dir, keep = d.runJoin, spec.Out, spec.Keep
@@ -227,7 +239,7 @@ func (d *daemon) runJob(ctx context.Context, r schedule.Request) (out schedule.O
 	run, cancel := resumable(ctx)
 	defer cancel()
 	yielding, end := d.exports.yields.begin(r.Job)
-	defer end()
+	defer func() { paused(&out, err, end()) }()
 	m, err := jobs.Run(run, &jobs.RunOptions{
 		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id, Confirm: r.Confirm,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log, Lag: d.lag, Yielding: yielding,
@@ -254,7 +266,7 @@ func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.
 		return out, err
 	}
 	yielding, end := d.exports.yields.begin(r.Job)
-	defer end()
+	defer func() { paused(&out, err, end()) }()
 	o := &jobs.JoinOptions{
 		Lag: d.lag, Yielding: yielding,
 		Join: j, Target: t, Out: j.Out(), LogicalTime: r.Logical, Confirm: r.Confirm, Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
@@ -292,11 +304,21 @@ func resumable(ctx context.Context) (_ context.Context, end func()) {
 	return run, func() { stop(); cancel(nil) }
 }
 
+// paused says in the outcome of an attempt that has failed for how long it has paused for
+// ingest: of one that is published the manifest does.
+func paused(out *schedule.Outcome, err error, after time.Duration) {
+	if err != nil {
+		out.PausedSeconds = after.Round(time.Millisecond).Seconds()
+	}
+}
+
 // outcome is what became of a run.
 func outcome(m *jobs.Manifest, err error) (schedule.Outcome, error) {
 	switch {
 	case errors.Is(err, target.ErrExists):
 		return schedule.Outcome{Published: true}, nil
+	case errors.As(err, new(*jobs.SchemaChangeError)):
+		return schedule.Outcome{}, schedule.Lasting(err)
 	case err != nil:
 		return schedule.Outcome{}, err
 	}

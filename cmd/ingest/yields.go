@@ -43,8 +43,9 @@ type yielded struct {
 	current time.Duration // that it has
 }
 
-// begin returns what an attempt of a run tells of its pauses, and what ends it.
-func (y *yields) begin(job string) (tell func(jobs.Yielding), end func()) {
+// begin returns what an attempt of a run tells of its pauses, and what ends it and returns for
+// how long it has paused.
+func (y *yields) begin(job string) (tell func(jobs.Yielding), end func() time.Duration) {
 	change := func(change func(*yielded)) {
 		y.mu.Lock()
 		defer y.mu.Unlock()
@@ -56,8 +57,12 @@ func (y *yields) begin(job string) (tell func(jobs.Yielding), end func()) {
 		y.jobs[job] = j
 	}
 	tell = func(now jobs.Yielding) { change(func(j *yielded) { j.why, j.current = now.Why, now.Paused }) }
-	return tell, func() {
-		change(func(j *yielded) { *j = yielded{before: j.before + j.current} })
+	return tell, func() (paused time.Duration) {
+		change(func(j *yielded) {
+			paused = j.current
+			*j = yielded{before: j.before + j.current}
+		})
+		return paused
 	}
 }
 

@@ -33,13 +33,17 @@ func TestYields(t *testing.T) {
 	tell, end := y.begin("j")
 	tell(jobs.Yielding{Why: "behind", Paused: time.Second})
 	tell(jobs.Yielding{Paused: 2 * time.Second})
-	end()
+	if got := end(); got != 2*time.Second {
+		t.Errorf("Got %v of one that has ended", got)
+	}
 	tell, end = y.begin("j")
 	tell(jobs.Yielding{Why: "behind again", Paused: 5 * time.Second})
 	if got, want := y.all()["j"], (yielded{why: "behind again", before: 2 * time.Second, current: 5 * time.Second}); got != want {
 		t.Errorf("Got %+v", got)
 	}
-	end()
+	if got := end(); got != 5*time.Second {
+		t.Errorf("Got %v of the next", got)
+	}
 	if got, want := y.all()["j"], (yielded{before: 7 * time.Second}); got != want {
 		t.Errorf("Got %+v", got)
 	}

@@ -29,7 +29,7 @@ type Entry struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Rows     int64     `json:"rows,omitempty"`
 	Bytes    int64     `json:"bytes,omitempty"`
-	// PausedSeconds is for how long the run paused so that ingest could catch up.
+	// PausedSeconds is for how long the last attempt paused so that ingest could catch up.
 	PausedSeconds float64 `json:"paused_seconds,omitempty"`
 	Error         string  `json:"error,omitempty"` // of the last attempt
 }
@@ -91,6 +91,22 @@ func (s *State) clone() State {
 		}
 	}
 	return c
+}
+
+// Awaited returns the runs, by job and logical time, that have begun and not ended by the
+// states of jobs, or begin next of their orders: one that waits for its next attempt is
+// written by nobody.
+func Awaited(states map[string]State) map[string][]time.Time {
+	all := map[string][]time.Time{}
+	for job, s := range states {
+		for _, r := range s.Pending {
+			all[job] = append(all[job], r.Logical)
+		}
+		for i := range s.Orders {
+			all[job] = append(all[job], s.Orders[i].Next)
+		}
+	}
+	return all
 }
 
 // Machine decides what a schedule does, given the time and what has ended. It does

@@ -35,7 +35,7 @@ type Request struct {
 	Confirm func(ctx context.Context) error
 }
 
-// Outcome is what an attempt has published.
+// Outcome is what an attempt has published; with an error, PausedSeconds alone counts.
 type Outcome struct {
 	RunID string
 	Rows  int64
@@ -54,7 +54,8 @@ type Options struct {
 	// ctx ends it soon, whose cause wraps ErrReplaced where the next run is to
 	// take its place, ErrOrderCancelled where it was ordered and is not wanted any
 	// more, and otherwise is that of Runner.Run's ctx: such a run is asked for
-	// again. It is called by several goroutines, once a job at a time.
+	// again. After an error that is Lasting there is no retry. It is called by several
+	// goroutines, once a job at a time.
 	Run func(ctx context.Context, r Request) (Outcome, error)
 	// Logger tells of runs that fail, of times that were missed and of schedules
 	// that pause. nil discards.
@@ -86,6 +87,14 @@ var (
 	// ErrNotRunning: Run has returned.
 	ErrNotRunning = errors.New("schedule: not running")
 )
+
+// Lasting returns an error that is err, and after which a run is not tried again: nothing
+// but a change by somebody has it end better.
+func Lasting(err error) error { return &lasting{err} }
+
+type lasting struct{ error }
+
+func (l *lasting) Unwrap() error { return l.error }
 
 // Runner runs the schedules of a process: one goroutine a job, and one more while
 // a run of it is at work. It is safe for concurrent use; Run is called once.
@@ -492,8 +501,9 @@ func (j *job) attempts(ctx context.Context, r Run) {
 			e.RunID, e.Rows, e.Bytes, e.PausedSeconds = out.RunID, out.Rows, out.Bytes, out.PausedSeconds
 			break
 		}
-		e.Result, e.Error = Failed, err.Error()
-		if ctx.Err() == nil && e.Attempts <= j.schedule.spec.Retries {
+		e.Result, e.Error, e.PausedSeconds = Failed, err.Error(), out.PausedSeconds
+		again := !errors.As(err, new(*lasting)) && e.Attempts <= j.schedule.spec.Retries
+		if ctx.Err() == nil && again {
 			wait := time.NewTimer(j.schedule.Backoff(e.Attempts))
 			select {
 			case <-wait.C:

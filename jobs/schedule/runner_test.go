@@ -238,6 +238,61 @@ func TestRunnerRetries(t *testing.T) {
 	})
 }
 
+// TestRunnerLasting: a run whose error lasts is not tried again, and the next time is.
+func TestRunnerLasting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		wrong := errors.New("the columns have changed")
+		b.start(compile(t, &Spec{Cron: "@hourly", Retries: 3}), func(_ context.Context, r Request) (Outcome, error) {
+			if r.Logical.Hour() == 1 {
+				return Outcome{}, fmt.Errorf("run: %w", Lasting(wrong))
+			}
+			if r.Attempt < 2 {
+				return Outcome{}, wrong
+			}
+			return Outcome{RunID: "r"}, nil
+		})
+		time.Sleep(150 * time.Minute)
+		b.stop()
+		b.expect([]string{"01:00 for 01:00/1", "02:00 for 02:00/1", "02:01 for 02:00/2"}, []string{"01:00 failed x1", "02:00 ok x1"})
+		if e := b.store.entries["job"][0]; e.Attempts != 1 || e.Error != "run: the columns have changed" {
+			t.Errorf("Got %+v", e)
+		}
+		if err := Lasting(wrong); !errors.Is(err, wrong) {
+			t.Errorf("Got %v, want it to be what it wraps", err)
+		}
+	})
+}
+
+// TestRunnerPaused: for how long a run has paused for ingest the history has, however it has
+// ended: of the last attempt, as the error.
+func TestRunnerPaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		b.start(compile(t, &Spec{Cron: "@hourly", Retries: 1, Overlap: Cancel}), func(ctx context.Context, r Request) (Outcome, error) {
+			out := Outcome{PausedSeconds: float64(10*r.Logical.Hour() + r.Attempt)}
+			switch r.Logical.Hour() {
+			case 1:
+				return out, errors.New("no room")
+			case 2:
+				return out, sleep(ctx, 2*time.Hour)
+			}
+			return out, nil
+		})
+		time.Sleep(190 * time.Minute)
+		b.stop()
+		var got []string
+		for _, e := range b.store.entries["job"] {
+			got = append(got, fmt.Sprintf("%s %v", e.Result, e.PausedSeconds))
+		}
+		if d := cmp.Diff([]string{"failed 12", "cancelled 21", "ok 31"}, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
 // TestRunnerRestart stops a Runner in the middle of a run and starts another one
 // later: what was at work is repeated, what was missed is caught up with by policy.
 func TestRunnerRestart(t *testing.T) {

@@ -214,7 +214,7 @@ func (c *tableCopy) begin(ctx context.Context) error {
 	if c.Resume {
 		return c.takeOver(ctx)
 	}
-	unfinished := fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
+	unfinished := fmt.Errorf("%w: a copy into it was begun and has not ended: go on with it (--resume), or give it up and begin anew (--restart), for which the table must be empty again", store.ErrRefused)
 	if err := c.checkEmpty(ctx); err != nil {
 		if _, none := ReadCopy(ctx, c.To, c.Into); none == nil && errors.Is(err, store.ErrRefused) {
 			return unfinished // whose rows these are

@@ -356,7 +356,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 	to = jobstest.NewEngine(t)
 	first := frozenAt(t, source, &dying{Store: to, writes: 9})
 	refused("killed", first, errDied, "")
-	refused("begun", frozenAt(t, source, to), store.ErrRefused, "has not ended")
+	refused("begun", frozenAt(t, source, to), store.ErrRefused, "has not ended: go on with it (--resume), or give it up and begin anew (--restart), for which its tables must be dropped")
 	refused("a copy of what is none", frozenAt(t, to, jobstest.NewEngine(t)), store.ErrRefused, "has not ended")
 	other := frozenAt(t, source, to)
 	other.Checkpoint, other.Resume = "another", true

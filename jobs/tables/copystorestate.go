@@ -154,7 +154,7 @@ func (c *storeCopy) begin(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: a copy of a store into this one was begun and has not ended: resume it, or give it up", store.ErrRefused)
+	return fmt.Errorf("%w: a copy of a store into this one was begun and has not ended: go on with it (--resume), or give it up and begin anew (--restart), for which its tables must be dropped", store.ErrRefused)
 }
 
 // takeOver makes this the only call that goes on with the copy.

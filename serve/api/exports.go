@@ -44,7 +44,7 @@ type ExportRun struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Rows     int64     `json:"rows,omitempty"`
 	Bytes    int64     `json:"bytes,omitempty"`
-	// PausedSeconds is for how long it paused so that ingest could catch up.
+	// PausedSeconds is for how long the last attempt paused so that ingest could catch up.
 	PausedSeconds float64 `json:"paused_seconds,omitempty"`
 	Error         string  `json:"error,omitempty"`
 }
