@@ -123,6 +123,9 @@ func (c *Config) lintFlight(d *decoder, report reporter) {
 	case len(c.Jobs) == 0:
 		d.warn("flight.listen", "declare a job: docs/export.md", "there is no job, and so nothing to read")
 	}
+	if c.Store.Engine == "hbase" && c.Serve.Token == "" {
+		report("flight.listen", "set serve.token", "flights need serve.token with engine hbase, where no data directory has one for their callers")
+	}
 	if strings.ContainsFunc(string(c.Serve.Token), func(r rune) bool { return r < ' ' || r > '~' }) {
 		report("serve.token", "", "serve.token has other characters than printable ASCII, which no call of flight can carry")
 	}

@@ -30,6 +30,8 @@ func TestFlightProblems(t *testing.T) {
 		{"a certificate without its key", "flight: {listen: ':1', tls: {cert_file: a}}", "f.yaml:1:24: cert_file and key_file go together"},
 		{"clients' certificates alone", "flight: {listen: ':1', tls: {client_ca_file: a}}", "there is no TLS without the server's own (add cert_file and key_file)"},
 		{"a misspelled key", "flight: {lisen: ':1'}", `unknown key "lisen" in flight (did you mean "listen"?)`},
+		{"on HBase without a token", "store: {engine: hbase}\nflight: {listen: ':1'}", "f.yaml:2:18: flights need serve.token with engine hbase, where no data directory has one for their callers (set serve.token)"},
+		{"on HBase", "store: {engine: hbase}\nserve: {token: abc}\nflight: {listen: ':1'}", ""},
 		{"a token beyond ASCII", "flight: {listen: ':1'}\nserve: {token: é}", "f.yaml:2:16: serve.token has other characters than printable ASCII"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

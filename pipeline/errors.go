@@ -274,6 +274,13 @@ func pauseReason(err error) string {
 	case errors.Is(err, store.ErrDiskFull):
 		return "disk full"
 	case errors.Is(err, store.ErrTableNotEnabled): // others of its batch may have waited for it
+		if off, ok := errors.AsType[*store.DisabledError](err); ok {
+			shell := "the shell"
+			if store.NamespaceOf(off.Table) == store.SystemNamespace { // which ours leaves alone
+				shell = "HBase's shell"
+			}
+			return fmt.Sprintf("table disabled: enable '%s' in %s", off.Table, shell)
+		}
 		return "table disabled"
 	case errors.Is(err, store.ErrTransient):
 		return "store unavailable"

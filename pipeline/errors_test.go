@@ -26,6 +26,20 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
+// A partition that waits for a table says for which, whatever else its batch met.
+func TestPauseNamesTheTable(t *testing.T) {
+	t.Parallel()
+	for table, want := range map[string]string{
+		"n:t":              "table disabled: enable 'n:t' in the shell",
+		store.OffsetsTable: "table disabled: enable 'sluice:offsets' in HBase's shell",
+	} {
+		err := errors.Join(fmt.Errorf("put rows: %w", store.ErrTransient), fmt.Errorf("put rows: %w", &store.DisabledError{Table: table}))
+		if got := pauseReason(err); got != want {
+			t.Errorf("Got %q, want %q", got, want)
+		}
+	}
+}
+
 // Why a partition is not read on names it once.
 func TestFetchErrorNamesThePlaceOnce(t *testing.T) {
 	t.Parallel()

@@ -94,6 +94,17 @@ type subError struct {
 func (e *subError) Error() string { return e.text }
 func (e *subError) Unwrap() error { return e.class }
 
+// DisabledError says which table is disabled. It is an ErrTableNotEnabled.
+type DisabledError struct {
+	Table string
+}
+
+// Error names the table.
+func (e *DisabledError) Error() string { return ErrTableNotEnabled.Error() + ": " + e.Table }
+
+// Unwrap returns ErrTableNotEnabled.
+func (e *DisabledError) Unwrap() error { return ErrTableNotEnabled }
+
 // RowError says which row of a table an error is about.
 type RowError struct {
 	Table string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
+	"sluice/store"
 )
 
 // events serves job events of a table with rows.
@@ -323,6 +325,15 @@ func TestUnfrozenFlight(t *testing.T) {
 	if n != 20 || len(info.Endpoint) != 2 {
 		t.Errorf("Got %d rows of %d parts", n, len(info.Endpoint))
 	}
+}
+
+// A disabled table is the caller's to wait for, and no fault of the daemon's: HBase has no
+// instant that outlasts it.
+func TestDisabledTable(t *testing.T) {
+	t.Parallel()
+	s := &Server{o: Options{Logger: slog.New(slog.DiscardHandler)}}
+	err := s.failure(fmt.Errorf("scan t: %w", &store.DisabledError{Table: "t"}), "a part of a flight could not be sent", "events")
+	wantStatus(t, err, codes.FailedPrecondition, "table is disabled: t")
 }
 
 // A job that does not fit its table is listed with why, beside the others.

@@ -84,7 +84,7 @@ func (s *Server) failure(err error, what, job string) error {
 		code = codes.ResourceExhausted
 	case errors.Is(err, store.ErrUnsupported):
 		code = codes.Unimplemented
-	case errors.As(err, &refused), errors.As(err, &spec):
+	case errors.As(err, &refused), errors.As(err, &spec), errors.Is(err, store.ErrTableNotEnabled):
 		code = codes.FailedPrecondition
 	case errors.Is(err, errStopping), errors.Is(err, store.ErrTransient), errors.Is(err, store.ErrDiskFull), errors.Is(err, store.ErrClosed):
 		code = codes.Unavailable

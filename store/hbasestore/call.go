@@ -78,7 +78,7 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 		if errors.Is(err, errNotServing) && r.table != "" {
 			s.regions.forget(r.table) // it was moved, or split
 			if s.disabled(ctx, r.table) {
-				return r.fail(store.ErrTableNotEnabled)
+				return r.fail(&store.DisabledError{Table: r.table})
 			}
 		}
 		if !time.Now().Before(deadline) {
@@ -116,7 +116,7 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 		return false, why
 	}
 	if r.rows && s.off.known(r.table) && s.disabled(ctx, r.table) {
-		return false, store.ErrTableNotEnabled
+		return false, &store.DisabledError{Table: r.table}
 	}
 	c, err := s.pool.get(ctx, r.gateway, r.avoid)
 	if err != nil {

@@ -45,7 +45,7 @@ func (s *Store) read(ctx context.Context, table string, gets []*hbase.TGet) ([]*
 // without end as fast as it can. After Options.RetryTimeout of these it says
 // store.ErrTransient instead, and whoever applies the batch again begins with what is there.
 func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (applied bool, err error) {
-	r := request{what: "check and put a row of", table: table, once: true}
+	r := request{what: "check and put a row of", table: table, rows: true, once: true}
 	writes := &hbase.TRowMutations{Row: row, Mutations: []*hbase.TMutation{{Put: &hbase.TPut{Row: row, ColumnValues: put}}}}
 	began := time.Now()
 	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {

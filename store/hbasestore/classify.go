@@ -119,6 +119,9 @@ func classify(table string, err error) error {
 	}
 	text := withoutTrace(answer.GetMessage())
 	class := classOf(table, text)
+	if errors.Is(class, store.ErrTableNotEnabled) && table != "" {
+		class = &store.DisabledError{Table: table}
+	}
 	if len(text) > maxAnswer {
 		text = strings.ToValidUTF8(text[:maxAnswer], "") + "…"
 	}

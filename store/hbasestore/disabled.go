@@ -59,7 +59,7 @@ func (s *Store) watch(ctx context.Context, g *gateway, table string) (_ context.
 		defer s.off.asking.Unlock()
 		if ctx.Err() == nil && s.ask(ctx, g, table) {
 			s.off.set(table, true)
-			cancel(ownCause{store.ErrTableNotEnabled})
+			cancel(ownCause{&store.DisabledError{Table: table}})
 		}
 	})
 	return ctx, func() {

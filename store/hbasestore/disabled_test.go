@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,5 +137,71 @@ func TestDisabledAmidIncrement(t *testing.T) {
 	})
 	if err := mutate(t, s, increment("r")); !errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, store.ErrTableNotEnabled) {
 		t.Errorf("Got %v, want ErrUnknownOutcome and ErrTableNotEnabled", err)
+	}
+}
+
+// What a batch writes of a disabled table is one error that names the table, however many rows it is of.
+func TestDisabledIsToldOnce(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.silence = time.Hour, time.Hour, time.Millisecond }, g)
+	n := store.NewFamily("n")
+	n.Counter = true
+	if err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "c", Families: []store.FamilyDescriptor{store.NewFamily("f"), n}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	of := func(from int64) *store.Batch {
+		b := increments(0, from, "v", [2]string{"a", "x"}, [2]string{"b", "x"}, [2]string{"c", "x"})
+		b.Mutations = nil
+		return b
+	}
+	if err := s.Apply(t.Context(), of(store.Absent)); err != nil { // the counters are known
+		t.Fatal(err)
+	}
+	if err := mem.DisableTable(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	g.inject(func(method string) fault { return fault{hang: method == "putMultiple"} })
+	err := s.Apply(t.Context(), of(3))
+	off, ok := errors.AsType[*store.DisabledError](err)
+	if !ok || off.Table != "c" || strings.Count(err.Error(), "disabled") != 1 {
+		t.Errorf("Got %v, want that c is disabled, once", err)
+	}
+}
+
+// A state that cannot be changed as the store's own table is disabled says so (I2): nobody waits
+// for an answer that does not come.
+func TestDisabledOffsets(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t, "s")
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.silence = time.Hour, time.Hour, time.Millisecond }, g)
+	begin := func(from, next int64) error {
+		b := &store.Batch{}
+		b.Advance(views, 0, from, store.Progress{Next: next, LastOffset: -1, LeaderEpoch: -1, MappingVersion: "v"})
+		return s.Apply(t.Context(), b)
+	}
+	if err := begin(store.Absent, 1); err != nil {
+		t.Fatal(err)
+	}
+	g.inject(func(method string) fault {
+		if method != "checkAndMutate" {
+			return fault{}
+		}
+		if err := mem.DisableTable(context.Background(), own(store.OffsetsTable)); err != nil && !errors.Is(err, store.ErrTableNotEnabled) {
+			t.Error(err)
+		}
+		return fault{hang: true}
+	})
+	if err := begin(1, 2); !errors.Is(err, store.ErrTableNotEnabled) {
+		t.Errorf("Got %v, want ErrTableNotEnabled", err)
+	}
+	g.inject(nil)
+	if err := mem.EnableTable(t.Context(), own(store.OffsetsTable)); err != nil {
+		t.Fatal(err)
+	}
+	if err := begin(1, 2); err != nil {
+		t.Error(err)
 	}
 }

@@ -187,7 +187,7 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 		case errors.Is(err, errNotServing):
 			f.s.regions.forget(f.table) // it was moved, or split
 			if f.s.disabled(ctx, f.table) {
-				return false, store.ErrTableNotEnabled
+				return false, &store.DisabledError{Table: f.table}
 			}
 		}
 		if err := f.s.wait(ctx, attempt); err != nil {

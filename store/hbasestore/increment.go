@@ -2,7 +2,6 @@ package hbasestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"sluice/cell"
@@ -121,7 +120,7 @@ func (x *exact) countSome(ctx context.Context, p *partition, number int32, count
 		put.ColumnValues = append(put.ColumnValues, v)
 		h.size += len(c.row) + len(c.family) + len(v.Qualifier) + len(v.Value) + 16
 	}
-	if err := errors.Join(x.cells.write(ctx, hs)...); err != nil {
+	if err := ofWrites(x.cells.write(ctx, hs)); err != nil {
 		return fmt.Errorf("counters: %w", err)
 	}
 	for _, c := range counters {

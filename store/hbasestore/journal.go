@@ -431,7 +431,7 @@ func (j *journaled) carryOut(ctx context.Context, s journalState, entry []byte) 
 		return fail(err)
 	}
 	units, _, _ := joinRows(rows)
-	if err := errors.Join(j.x.cells.write(ctx, units)...); err != nil {
+	if err := ofWrites(j.x.cells.write(ctx, units)); err != nil {
 		return fail(err)
 	}
 	if err := j.x.count(ctx, &partition{state: state{source: s.source, floors: s.floors}}, j.partition, counters); err != nil {

@@ -2,7 +2,6 @@ package hbasestore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -404,7 +403,7 @@ func (w *switcher) check(ctx context.Context, s journalState, rebuilt string, re
 		}
 		var hs []*mutation
 		write := func() error {
-			err := errors.Join(w.x.cells.write(ctx, hs)...)
+			err := ofWrites(w.x.cells.write(ctx, hs))
 			hs = nil // what was sent keeps them
 			return err
 		}

@@ -140,7 +140,7 @@ func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *s
 			}
 			hs = append(hs, more...)
 		}
-		return true, errors.Join(w.x.cells.write(ctx, hs)...)
+		return true, ofWrites(w.x.cells.write(ctx, hs))
 	})
 }
 

@@ -365,7 +365,7 @@ const deleteBatch = 100
 func (r *remover) delete(ctx context.Context, s span, up map[cellSource]int64, distinct *bool) (n int64, err error) {
 	var hs []*mutation
 	flush := func() error {
-		err := errors.Join(r.x.cells.write(ctx, hs)...)
+		err := ofWrites(r.x.cells.write(ctx, hs))
 		hs = nil
 		return err
 	}

@@ -3,7 +3,6 @@ package hbasestore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"sluice/cell"
@@ -37,7 +36,7 @@ func (s *Store) SetCounters(ctx context.Context, ms []cell.Mutation) error {
 			return fmt.Errorf("set counters: %w", err)
 		}
 	}
-	if err := errors.Join(s.write(ctx, hs)...); err != nil {
+	if err := ofWrites(s.write(ctx, hs)); err != nil {
 		return fmt.Errorf("set counters: %w", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -47,7 +46,7 @@ func newTable(d *store.TableDescriptor, splits [][]byte, now cell.Timestamp) (*t
 // served reports with store.ErrTableNotEnabled that the table is disabled.
 func (t *table) served() error {
 	if t.disabled {
-		return fmt.Errorf("%w: %s", store.ErrTableNotEnabled, t.desc.Name)
+		return &store.DisabledError{Table: t.desc.Name}
 	}
 	return nil
 }

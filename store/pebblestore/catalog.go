@@ -65,7 +65,7 @@ type table struct {
 // served reports with store.ErrTableNotEnabled that the table is disabled.
 func (t *table) served() error {
 	if t.disabled {
-		return fmt.Errorf("%w: %s", store.ErrTableNotEnabled, t.desc.Name)
+		return &store.DisabledError{Table: t.desc.Name}
 	}
 	return nil
 }
