@@ -250,20 +250,6 @@ func (m *Manifest) polarsTexts(format string) string {
 	return ""
 }
 
-// pandasSnippet asks for Arrow's types: with its own, pandas makes whole numbers of a
-// column that has nulls inexact from 2^53 on, and null and NaN the same.
-func pandasSnippet(format string, m *Manifest, at *place, files []string) string {
-	read := "pd.read_parquet(f, engine=\"pyarrow\", partitioning=None, dtype_backend=\"pyarrow\")"
-	if format == Arrow {
-		read = "pd.read_feather(f, dtype_backend=\"pyarrow\")"
-	}
-	if at.bucket != nil {
-		read = strings.NewReplacer("feather(f,", "feather(s3.open_input_file(f),", "=None,", "=None, filesystem=s3,").Replace(read)
-	}
-	return fmt.Sprintf("import pandas as pd\n%s\nfiles = [\n%s,\n]\ndf = pd.concat([%s for f in files], ignore_index=True)%s\nprint(df)\n",
-		at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), read, m.pandasTexts())
-}
-
 // pandasTexts is the call that makes text of columns of JSON, which are an extension of
 // text to pyarrow, of which pandas finds no values; nothing where there is none.
 func (m *Manifest) pandasTexts() string {
