@@ -237,7 +237,11 @@ func (g *Group) watch(ctx context.Context, dealt map[string]int) {
 		topic := topics[changed]
 		logger := g.c.o.Logger.With("group", g.o.ID, "topic", topic, "partitions", len(got.metas[topic].Partitions), "dealt", dealt[topic])
 		// While another topic is not told of nobody could join again, and nothing would be read.
-		if _, err = g.c.topics(ctx, topics...); err == nil {
+		metas, err := g.c.topicsWith(ctx, upTo(dealt[topic]), topics...)
+		if err == nil && len(metas[topic].Partitions) == dealt[topic] {
+			continue // the broker lags behind
+		}
+		if err == nil {
 			logger.Info("topic has new partitions, consumer group rebalances")
 			return
 		}
@@ -246,6 +250,15 @@ func (g *Group) watch(ctx context.Context, dealt map[string]int) {
 			waits = true
 		}
 	}
+}
+
+// upTo returns the first n partitions of a topic.
+func upTo(n int) []int32 {
+	parts := make([]int32, n)
+	for i := range parts {
+		parts[i] = int32(i)
+	}
+	return parts
 }
 
 func count(a Assignment) int {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -150,6 +151,25 @@ func TestNoBrokerKnows(t *testing.T) {
 					t.Errorf("Got %v for a partition that is not there", err)
 				}
 			})
+		})
+	}
+}
+
+// A broker that lags behind, and tells of fewer partitions than were dealt, ends no
+// generation: others know them, and nothing has changed.
+func TestLaggingBrokerEndsNoGeneration(t *testing.T) {
+	t.Parallel()
+	for node := range int32(3) { // which one is asked is drawn
+		synctest.Test(t, func(t *testing.T) {
+			cluster, c := startCluster(t, kfake.SeedTopics(3, "t"))
+			m := join(t, c, "s", "t")
+			gen := m.await(t, owns(3))
+			rebalances := c.Metrics().Rebalances
+			answers := lagging(t, cluster, 2, node, (node+1)%3)
+			time.Sleep(time.Second) // virtual, of many times PartitionWatch
+			if got := c.Metrics().Rebalances; got != rebalances || len(m.gens) > 0 {
+				t.Errorf("Got %d rebalances after generation %d, %d answers of brokers that lag behind", got-rebalances, gen.ID, answers())
+			}
 		})
 	}
 }
