@@ -173,3 +173,28 @@ func TestLaggingBrokerEndsNoGeneration(t *testing.T) {
 		})
 	}
 }
+
+// A topic that comes between the answer that it is not there and the list of those that are
+// is asked for again, and not taken for another one that was meant.
+func TestTopicComesMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(3, "t"))
+		var unknown atomic.Int64
+		cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			topics := kreq.(*kmsg.MetadataRequest).Topics
+			if len(topics) == 0 || unknown.Add(1) > 5 { // of a broker, and of the others, and once more
+				return nil, nil, false
+			}
+			resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+			rt := kmsg.NewMetadataResponseTopic()
+			rt.Topic, rt.ErrorCode = topics[0].Topic, kerr.UnknownTopicOrPartition.Code
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		if _, err := c.Topic(t.Context(), "t"); err != nil || unknown.Load() <= 5 {
+			t.Errorf("Got %v after %d answers", err, unknown.Load())
+		}
+	})
+}

@@ -275,10 +275,13 @@ func (c *Client) controller(ctx context.Context) (int32, error) {
 }
 
 // topicNotFound is the error for a missing topic, with the names that it may
-// have been meant for.
+// have been meant for; one that has come meanwhile is to be asked for again.
 func (c *Client) topicNotFound(ctx context.Context, name string) error {
 	hint := "create it first"
 	if all, err := c.topicsOnce(ctx); err == nil {
+		if _, ok := all.metas[name]; ok {
+			return fmt.Errorf("topic %s: %w", name, codeUnknownTopicOrPartition)
+		}
 		names := make([]string, 0, len(all.metas))
 		for n := range all.metas {
 			names = append(names, n)
