@@ -9,11 +9,32 @@ import (
 	"sluice/store"
 )
 
-// DerivedJobs returns jobs that read a table by the rules of the file that write it
+// DerivedJobs returns jobs that read tables by the rules of the file that write them
 // (package inverse), which publish below out. Their names are of no job, join or backup of
-// the file. Its error wraps store.ErrTableNotFound where the file does not declare the
-// table, and inverse.ErrNotWritten where no rule writes it.
-func (c *Config) DerivedJobs(table, out string) ([]inverse.Job, error) {
+// the file, and no two have one. Its error wraps store.ErrTableNotFound where the file does
+// not declare a table, and inverse.ErrNotWritten where no rule writes it.
+func (c *Config) DerivedJobs(tables []string, out string) (all []inverse.Job, err error) {
+	taken := c.DeclaredNames()
+	for _, table := range tables {
+		found, err := c.derived(table)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range found {
+			name := j.Name
+			for n := 2; slices.Contains(taken, name); n++ {
+				name = fmt.Sprintf("%s_%d", j.Name, n)
+			}
+			taken = append(taken, name)
+			j.Name, j.Spec.Out = name, out
+			all = append(all, j)
+		}
+	}
+	return all, nil
+}
+
+// derived returns the jobs that read a table, by names of their own.
+func (c *Config) derived(table string) ([]inverse.Job, error) {
 	if isTemplate(table) {
 		return nil, fmt.Errorf("%w: %s stands for all tables whose names begin so: name one", store.ErrInvalidArgument, table)
 	}
@@ -26,22 +47,7 @@ func (c *Config) DerivedJobs(table, out string) ([]inverse.Job, error) {
 		p := c.Pipelines[name]
 		rules = append(rules, inverse.Rules{Pipeline: name, Spec: c.rules(&p)})
 	}
-	jobs, err := inverse.Jobs(descriptor, rules)
-	if err != nil {
-		return nil, err
-	}
-	taken := c.DeclaredNames()
-	for i := range jobs {
-		j := &jobs[i]
-		name := j.Name
-		for n := 2; slices.Contains(taken, name); n++ {
-			name = fmt.Sprintf("%s_%d", j.Name, n)
-		}
-		j.Name = name
-		taken = append(taken, name)
-		j.Spec.Out = out
-	}
-	return jobs, nil
+	return inverse.Jobs(descriptor, rules)
 }
 
 // WrittenTables returns the names of the tables that rules of the file write, sorted; not of

@@ -29,7 +29,7 @@ func derivedFile(t *testing.T, name, text string) (cfg *config.Config, derived [
 		t.Fatal(err)
 	}
 	for _, table := range cfg.WrittenTables() {
-		js, err := cfg.DerivedJobs(table, "./sluice-export")
+		js, err := cfg.DerivedJobs([]string{table}, "./sluice-export")
 		if err != nil {
 			t.Fatalf("%s: %s: %v", name, table, err)
 		}
@@ -211,7 +211,7 @@ pipelines:
 		t.Fatal(err)
 	}
 	for table, want := range map[string]error{"day_*": store.ErrInvalidArgument, "missing": store.ErrTableNotFound, "events": inverse.ErrNotWritten} {
-		if _, err := cfg.DerivedJobs(table, "o"); !errors.Is(err, want) {
+		if _, err := cfg.DerivedJobs([]string{table}, "o"); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", table, err, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package inverse
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (b *builder) key(k *keyParts, columns []cellColumn) {
 	parts := k.parts
 	if len(parts) == 1 && parts[0].Literal == "" && parts[0].Value.Kind == mapping.KindText && parts[0].Of == "" {
 		p := &parts[0].Value
-		b.value(b.name(orElse(p.Name, "row"), "row", "row_key"), columnar.FromRow, p)
+		b.value(b.name(cmp.Or(p.Name, "row"), "row", "row_key"), columnar.FromRow, p)
 		return
 	}
 	v := mapping.Value{Kind: mapping.KindBytes}
@@ -76,13 +77,6 @@ func (b *builder) key(k *keyParts, columns []cellColumn) {
 	if slices.ContainsFunc(parts, func(p mapping.Part) bool { return p.Literal == "" && p.Salt == 0 }) {
 		b.fields(parts, columns)
 	}
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // fields adds row_key and the columns of its fields.
@@ -123,9 +117,9 @@ func (b *builder) fields(parts []mapping.Part, columns []cellColumn) {
 			b.field(f, p.Text)
 			continue
 		}
-		f.Name = orElse(p.Value.Name, fmt.Sprintf("part_%d", len(spec.Fields)+1))
+		f.Name = cmp.Or(p.Value.Name, fmt.Sprintf("part_%d", len(spec.Fields)+1))
 		for n := 2; named[f.Name]; n++ {
-			f.Name = fmt.Sprintf("%s_%d", orElse(p.Value.Name, "part"), n)
+			f.Name = fmt.Sprintf("%s_%d", cmp.Or(p.Value.Name, "part"), n)
 		}
 		named[f.Name] = true
 		note := p.Text

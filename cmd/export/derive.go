@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"sluice/cmd/internal/cli"
-	"sluice/config"
 	"sluice/inverse"
 	"sluice/store"
 )
@@ -31,8 +30,11 @@ func (c *deriveCommand) Run(p *cli.Program) error {
 			return fmt.Errorf("%w: no rule of %s writes a table of one name: name a table", cli.ErrUsage, cfg.File())
 		}
 	}
-	jobs, err := derive(cfg, tables, c.Out)
-	if err != nil {
+	jobs, err := cfg.DerivedJobs(tables, c.Out)
+	switch {
+	case errors.Is(err, store.ErrTableNotFound), errors.Is(err, store.ErrInvalidArgument), errors.Is(err, inverse.ErrNotWritten):
+		return fmt.Errorf("%w: %w; the rules of %s write %s", cli.ErrUsage, err, cfg.File(), listOf(cfg.WrittenTables()))
+	case err != nil:
 		return err
 	}
 	if c.JSON {
@@ -44,29 +46,6 @@ func (c *deriveCommand) Run(p *cli.Program) error {
 	}
 	_, err = p.Stdout.Write(inverse.AppendYAML([]byte(head.String()), jobs))
 	return err
-}
-
-// derive returns the jobs of tables. Its error wraps cli.ErrUsage where a table has none.
-func derive(cfg *config.Config, tables []string, out string) (jobs []inverse.Job, err error) {
-	taken := map[string]bool{}
-	for _, table := range tables {
-		found, err := cfg.DerivedJobs(table, out)
-		switch {
-		case errors.Is(err, store.ErrTableNotFound), errors.Is(err, store.ErrInvalidArgument), errors.Is(err, inverse.ErrNotWritten):
-			return nil, fmt.Errorf("%w: %w; the rules of %s write %s", cli.ErrUsage, err, cfg.File(), listOf(cfg.WrittenTables()))
-		case err != nil:
-			return nil, err
-		}
-		for i := range found { // two tables may differ in what no name of a job has
-			name := found[i].Name
-			for n := 2; taken[found[i].Name]; n++ {
-				found[i].Name = fmt.Sprintf("%s_%d", name, n)
-			}
-			taken[found[i].Name] = true
-		}
-		jobs = append(jobs, found...)
-	}
-	return jobs, nil
 }
 
 // derivedJob is a job as --json prints it, by the keys of the configuration.

@@ -78,7 +78,7 @@ func (f *inference) infer(n ast.Node) Value {
 	case *ast.BinaryNode:
 		return f.binary(n, t)
 	case *ast.ConditionalNode:
-		return either(f.value(n.Exp1), f.value(n.Exp2))
+		return Either(f.value(n.Exp1), f.value(n.Exp2))
 	case *ast.VariableDeclaratorNode:
 		f.scope = append(f.scope, inferred{n.Name, f.value(n.Value)})
 		v := f.value(n.Expr)
@@ -134,14 +134,14 @@ func (f *inference) binary(n *ast.BinaryNode, t *term) Value {
 	case "+":
 		switch {
 		case t.op == opConcat:
-			return joined(a, b)
+			return Joined(a, b)
 		case whole:
 			return wholeValue()
 		case number:
 			return floatValue(noteDouble)
 		}
 		v := f.any(n.Left, n.Right)
-		v.Name = joined(a, b).Name
+		v.Name = Joined(a, b).Name
 		return v
 	case "-", "*":
 		if whole {
@@ -155,7 +155,7 @@ func (f *inference) binary(n *ast.BinaryNode, t *term) Value {
 	case "..":
 		return Value{Kind: KindJSON}
 	case "??":
-		return either(a, b)
+		return Either(a, b)
 	case "==", "!=", "<", "<=", ">", ">=", "and", "&&", "or", "||", "contains", "startsWith", "endsWith", "matches", "in", "not in":
 		return Value{Kind: KindBool, alphabet: boolLetters}
 	}
@@ -177,7 +177,7 @@ func (f *inference) call(n *ast.CallNode, t *term) Value {
 	if name == "coalesce" {
 		var v Value
 		for _, a := range n.Arguments {
-			v = either(v, f.value(a))
+			v = Either(v, f.value(a))
 		}
 		return v
 	}
@@ -286,7 +286,7 @@ func (f *inference) builtin(n *ast.BuiltinNode) Value {
 	case "abs", "max", "min":
 		v := f.value(n.Arguments[0])
 		for _, a := range n.Arguments[1:] {
-			v = either(v, f.value(a))
+			v = Either(v, f.value(a))
 		}
 		switch {
 		case v.Kind.isWhole():

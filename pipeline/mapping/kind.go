@@ -126,8 +126,8 @@ func literal(text string) Value {
 	return v
 }
 
-// either returns what is known of a value that is a or b.
-func either(a, b Value) Value {
+// Either returns what is known of a value that is a or b, as where two rules make it.
+func Either(a, b Value) Value {
 	switch {
 	case a.Kind == 0:
 		return b
@@ -166,9 +166,6 @@ func either(a, b Value) Value {
 	return v
 }
 
-// Either returns what is known of a value that is a or b, as where two rules make it.
-func Either(a, b Value) Value { return either(a, b) }
-
 // String says what values of kind k are.
 func (k Kind) String() string {
 	if int(k) >= len(kindNames) {
@@ -183,8 +180,8 @@ var kindNames = [...]string{
 	KindInt64: "8 bytes of int64", KindReverseTime: "8 bytes of reverse_ts", KindReverseInt: "8 bytes of reverse_ts", KindFixed: "text of fixed", KindReversed: "text of reverse",
 }
 
-// joined returns what is known of a followed by b.
-func joined(a, b Value) Value {
+// Joined returns what is known of a followed by b.
+func Joined(a, b Value) Value {
 	v := Value{Kind: KindText}
 	if !a.Kind.isText() || !b.Kind.isText() {
 		v.Kind = KindBytes
@@ -204,9 +201,6 @@ func joined(a, b Value) Value {
 
 // maxValueName bounds the names of values that are made of many: who needs one, numbers it.
 const maxValueName = 60
-
-// Joined returns what is known of a followed by b.
-func Joined(a, b Value) Value { return joined(a, b) }
 
 // sourceValue returns what is known of source i's text.
 func (c *compilation) sourceValue(i int) Value {

@@ -91,15 +91,15 @@ func (w *Written) RowValue() Value {
 	v := literal("")
 	if w.Rollup != nil { // its dimensions are text where they are escaped, too
 		for _, d := range w.Dimensions {
-			v = joined(v, Value{Kind: d.Kind})
+			v = Joined(v, Value{Kind: d.Kind})
 		}
 		v.Width = 0
 	}
 	for i := range w.Row {
 		if p := &w.Row[i]; p.Literal != "" {
-			v = joined(v, literal(p.Literal))
+			v = Joined(v, literal(p.Literal))
 		} else {
-			v = joined(v, p.Value)
+			v = Joined(v, p.Value)
 		}
 	}
 	return v
