@@ -152,12 +152,9 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	if err := m.findTable(ctx, importFamilies(published)); err != nil { // before all files are read
 		return nil, err
 	}
-	r, err := VerifyTarget(ctx, m.From)
+	r, err := m.verified(ctx, "")
 	if err != nil {
 		return nil, err
-	}
-	if err := r.Err(); err != nil {
-		return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
 	}
 	m.manifest = r.Manifest
 	if err := m.compile(); err != nil {
@@ -189,6 +186,19 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	return &m.done, nil
 }
 
+// verified verifies the run whose manifest has this name, or, without one, that which From
+// is of.
+func (m *tableImport) verified(ctx context.Context, name string) (*Report, error) {
+	r, err := verify(ctx, m.From, name)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
+	}
+	return r, nil
+}
+
 // chain imports the table that the run, an increment in dir, and those that it goes on from
 // make up.
 func (m *tableImport) chain(ctx context.Context, dir string) (_ *Imported, err error) {
@@ -206,12 +216,8 @@ func (m *tableImport) chain(ctx context.Context, dir string) (_ *Imported, err e
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	for _, in := range runs[:len(before)] {
-		r, err := verify(ctx, m.From, path.Join(in.dir, ManifestName))
-		if err != nil {
+		if _, err := m.verified(ctx, path.Join(in.dir, ManifestName)); err != nil {
 			return nil, err
-		}
-		if err := r.Err(); err != nil {
-			return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
 		}
 	}
 	var size int64

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,8 +42,7 @@ type chainRun struct {
 func newChainMerge(runs []*runInput) (*chainMerge, error) {
 	last := runs[len(runs)-1]
 	c := &chainMerge{
-		key: last.manifest.keyColumn(), batch: columnar.NewBatch(last.columns),
-		op: slices.IndexFunc(last.manifest.Columns, func(c Column) bool { return c.From == columnar.FromOp }),
+		key: last.manifest.keyColumn(), op: last.manifest.opColumn(), batch: columnar.NewBatch(last.columns),
 	}
 	for _, in := range runs {
 		m := in.manifest
@@ -122,9 +122,11 @@ func (c *chainMerge) take() error {
 	for _, r := range c.runs {
 		for !r.ended && r.batch != nil && bytes.Equal(r.rowKey(c.key), c.row) {
 			if r == c.from && string(r.batch.Vector(c.op).Bytes(r.at)) != columnar.OpDelete {
-				if err := c.append(r); err != nil {
+				n, err := c.batch.AppendRow(r.batch, r.at)
+				if err != nil {
 					return err
 				}
+				c.bytes += n
 			}
 			if r.at++; r.at == r.batch.Rows() {
 				r.batch, more = nil, true // the next one may begin with that row
@@ -136,17 +138,6 @@ func (c *chainMerge) take() error {
 	}
 	if !more {
 		c.from = nil
-	}
-	return nil
-}
-
-func (c *chainMerge) append(r *chainRun) error {
-	for i := range r.in.columns {
-		v := r.batch.Vector(i)
-		if err := c.batch.Vector(i).AppendFrom(v, r.at); err != nil {
-			return err
-		}
-		c.bytes += v.Size(r.at)
 	}
 	return nil
 }
@@ -210,6 +201,20 @@ func (r *runInput) behind(before []*Manifest, format string) []*runInput {
 		runs = slices.Insert(runs, 0, newRunInput(r.ctx, r.target, r.at, runs[0].manifest.Incremental.Base, before[i], format))
 	}
 	return runs
+}
+
+// ReadChainBeside is ReadChain of a run in dir, a directory or s3://BUCKET/PREFIX, beside
+// which the others are. bucket opens what is in a bucket, and may be nil for a directory.
+func ReadChainBeside(ctx context.Context, m *Manifest, dir string, bucket func(at string) (target.Target, error)) (before []*Manifest, err error) {
+	if !m.increment() {
+		return nil, nil
+	}
+	t, _, _, err := openParent(dir, bucket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	return ReadChain(ctx, t, m)
 }
 
 // openParent opens what the directory or prefix of a run is in; dir is the run's, below it.

@@ -288,11 +288,7 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 
 // newRunInput begins to read the run of a manifest in dir, below t, in one of its formats.
 func newRunInput(ctx context.Context, t target.Target, at, dir string, m *Manifest, format string) *runInput {
-	r := &runInput{ctx: ctx, target: t, at: at, dir: dir, manifest: m}
-	for _, c := range r.manifest.Columns {
-		typ, _ := columnar.ParseType(c.Type) // the manifest was checked
-		r.columns = append(r.columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
-	}
+	r := &runInput{ctx: ctx, target: t, at: at, dir: dir, manifest: m, columns: m.columns()}
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
 		if f.Format != format {

@@ -96,6 +96,26 @@ type Column struct {
 	OnError  string `json:"on_error"`
 }
 
+// column is c as files have it, of a manifest that was checked.
+func (c *Column) column() columnar.Column {
+	t, _ := columnar.ParseType(c.Type)
+	return columnar.Column{Name: c.Name, Type: t, Nullable: c.Nullable}
+}
+
+// columns are m's as files have them.
+func (m *Manifest) columns() []columnar.Column {
+	all := make([]columnar.Column, len(m.Columns))
+	for i := range m.Columns {
+		all[i] = m.Columns[i].column()
+	}
+	return all
+}
+
+// opColumn returns the column that says whether a row is there, or what a cell is, or -1.
+func (m *Manifest) opColumn() int {
+	return slices.IndexFunc(m.Columns, func(c Column) bool { return c.From == columnar.FromOp })
+}
+
 // File is one file of a run.
 type File struct {
 	Path        string `json:"path"` // below the run's directory

@@ -331,8 +331,7 @@ func (m *Manifest) partitioned(own []columnar.Column, f *File) (columns []column
 			if slices.ContainsFunc(own, func(o columnar.Column) bool { return o.Name == c.Name }) {
 				return nil, nil, fmt.Errorf("column %s is that of its directory, and the file has one, too", c.Name)
 			}
-			typ, _ := columnar.ParseType(c.Type) // the manifest was checked
-			columns = append(columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
+			columns = append(columns, c.column())
 			if values == nil {
 				values = map[string]*string{}
 			}

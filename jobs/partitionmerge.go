@@ -307,13 +307,11 @@ func (f *mergedFile) advance() (err error) {
 // append appends the next row to the batch.
 func (m *partitionMerge) append() error {
 	f := m.open.all[0]
-	for i := range m.run.columns {
-		v := f.batch.Vector(i)
-		if err := m.batch.Vector(i).AppendFrom(v, f.row); err != nil {
-			return err
-		}
-		m.bytes += v.Size(f.row)
+	n, err := m.batch.AppendRow(f.batch, f.row)
+	if err != nil {
+		return err
 	}
+	m.bytes += n
 	switch err := f.advance(); {
 	case err == io.EOF:
 		heap.Pop(&m.open)

@@ -111,12 +111,7 @@ func dividedBy(columns []columnar.Column, partitionBy []string) []publishedColum
 
 // publishedColumns returns the columns of the run.
 func (m *Manifest) publishedColumns() []publishedColumn {
-	columns := make([]columnar.Column, len(m.Columns))
-	for i, c := range m.Columns {
-		t, _ := columnar.ParseType(c.Type) // validate has
-		columns[i] = columnar.Column{Name: c.Name, Type: t, Nullable: c.Nullable}
-	}
-	return dividedBy(columns, m.PartitionBy)
+	return dividedBy(m.columns(), m.PartitionBy)
 }
 
 // columnChanges returns how the columns of a run differ from those of one before, in the

@@ -52,12 +52,7 @@ func publishSnapshot(ctx context.Context, t target.Target, dir string, m *Manife
 func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 	r := &iceberg.Run{
 		ID: m.RunID, LogicalTime: m.LogicalTime, FinishedAt: m.FinishedAt, Dir: path.Base(dir), Sequence: m.Sequence, Version: m.Version,
-		PartitionBy: m.PartitionBy, Order: m.order(),
-	}
-	for i := range m.Columns {
-		c := &m.Columns[i]
-		typ, _ := columnar.ParseType(c.Type) // a manifest that was read, or is to be, is valid
-		r.Columns = append(r.Columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
+		PartitionBy: m.PartitionBy, Order: m.order(), Columns: m.columns(),
 	}
 	if key := m.keyColumn(); key >= 0 && m.keyed() {
 		r.Key = m.Columns[key].Name

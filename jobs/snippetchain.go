@@ -23,7 +23,7 @@ func chainSnippet(reader, format string, m *Manifest, at *place, before []*Manif
 	if key := m.rowColumn(); key >= 0 {
 		c.key = m.Columns[key].Name
 	}
-	if op := slices.IndexFunc(m.Columns, func(c Column) bool { return c.From == columnar.FromOp }); op >= 0 {
+	if op := m.opColumn(); op >= 0 {
 		c.op = m.Columns[op].Name
 	}
 	if c.key == "" || c.op == "" {
@@ -65,7 +65,7 @@ func chainSnippet(reader, format string, m *Manifest, at *place, before []*Manif
 // rowColumn returns the column that tells rows apart, as columnar's TellsRows has it, or -1.
 func (m *Manifest) rowColumn() int {
 	return slices.IndexFunc(m.Columns, func(c Column) bool {
-		t, _ := columnar.ParseType(c.Type)
+		t := c.column().Type
 		coding, _ := columnar.ParseCoding(c.Coding)
 		return c.From == columnar.FromRow && c.OnError != columnar.OnErrorNull && (t == columnar.String || t == columnar.Bytes) && coding.Exact(t)
 	})

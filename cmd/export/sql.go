@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"sluice/cmd/internal/cli"
@@ -28,11 +27,7 @@ func (c *sqlCommand) find(ctx context.Context, p *cli.Program) (snippet func(rea
 		if err != nil {
 			return nil, err
 		}
-		dir, err = filepath.Abs(dir)
-		if err != nil {
-			return nil, err
-		}
-		before, err := chain(ctx, m, func() (target.Target, error) { return target.OpenLocal(filepath.Dir(dir)) })
+		before, err := jobs.ReadChainBeside(ctx, m, dir, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -54,29 +49,13 @@ func (c *sqlCommand) find(ctx context.Context, p *cli.Program) (snippet func(rea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir, err)
 	}
-	in := strings.TrimPrefix(c.Dir, "s3://")
-	at := "s3://" + path.Join(in, dir) // where in is the run's, dir is "."
-	before, err := chain(ctx, m, func() (target.Target, error) {
-		return cfg.OpenTarget("s3://"+path.Dir(path.Join(in, dir)), false, p.Warnings())
-	})
+	at := "s3://" + path.Join(strings.TrimPrefix(c.Dir, "s3://"), dir) // of a run's directory, dir is "."
+	before, err := jobs.ReadChainBeside(ctx, m, at, func(at string) (target.Target, error) { return cfg.OpenTarget(at, false, p.Warnings()) })
 	if err != nil {
 		return nil, err
 	}
 	b := &jobs.Bucket{Endpoint: cfg.S3.Endpoint, Region: cfg.S3.Region}
 	return func(reader string) (string, error) { return jobs.SnippetInBucket(reader, m, at, b, before...) }, nil
-}
-
-// chain returns the runs that m goes on from, of the job whose directory open opens.
-func chain(ctx context.Context, m *jobs.Manifest, open func() (target.Target, error)) (before []*jobs.Manifest, err error) {
-	if m.Incremental == nil || m.Incremental.Number == 0 {
-		return nil, nil
-	}
-	t, err := open()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, t.Close()) }()
-	return jobs.ReadChain(ctx, t, m)
 }
 
 // Run prints code that reads a published run.

@@ -19,7 +19,6 @@ import (
 	"sluice/cell"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
-	"sluice/jobs/target"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -171,12 +170,7 @@ func (c *chain) read(python, reader string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beside, err := target.OpenLocal(filepath.Dir(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer beside.Close()
-	before, err := jobs.ReadChain(t.Context(), beside, m)
+	before, err := jobs.ReadChainBeside(t.Context(), m, dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,20 @@ func (b *Batch) Bytes() int {
 	return n
 }
 
+// AppendRow appends a row of from, a batch of the same columns, and returns how many bytes
+// its values are (Vector.Size). Its error is that of Vector.AppendFrom; after it b is good
+// for Reset alone.
+func (b *Batch) AppendRow(from *Batch, row int) (bytes int, err error) {
+	for i := range b.vectors {
+		v := &from.vectors[i]
+		if err := b.vectors[i].AppendFrom(v, row); err != nil {
+			return bytes, err
+		}
+		bytes += v.Size(row)
+	}
+	return bytes, nil
+}
+
 // MoveFrom moves the values from row n on of each column to the end of to, a batch of the
 // same columns. The columns may have different numbers of values, of n at least. Its error
 // is that of Vector.AppendFrom; after it both batches are good for Reset alone.
