@@ -224,11 +224,8 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if errors.Is(err, target.ErrNotFound) {
 		return &noBaseError{"the run before is gone"}
 	}
-	if errors.Is(err, ErrManifest) {
-		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
-	}
 	if err != nil {
-		return err
+		return noneGoesOn(err)
 	}
 	was, now := base.Incremental, m.Incremental
 	switch {
@@ -240,6 +237,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &noBaseError{"it is due"}
 	case !m.LogicalTime.After(base.LogicalTime):
 		return &noBaseError{"it is for a time before the run before"}
+	}
+	// Nobody could read what goes on from it otherwise.
+	_, err = readChain(ctx, r.Target, m.Job, base)
+	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
+		return &noBaseError{broken.why}
+	}
+	if err != nil {
+		return noneGoesOn(err)
 	}
 	if r.Checkpoint != "" { // or nothing can be gone on with
 		left, err := ListUnfinishedTarget(ctx, r.Target)
@@ -270,6 +275,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	now.Number, now.Since, now.BaseRunID, now.Base = was.Number+1, base.Sequence, base.RunID, path.Dir(latest.Manifest)
 	r.since, r.baseTime = now.Since, base.StartedAt
 	return nil
+}
+
+// noneGoesOn adds to the error of a manifest that cannot be read what to do.
+func noneGoesOn(err error) error {
+	if errors.Is(err, ErrManifest) {
+		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
+	}
+	return err
 }
 
 // knowsBase returns a noBaseError unless the store remembers base, as letGo has told it. The
@@ -343,9 +356,14 @@ func (e *brokenChainError) Error() string { return "jobs: " + e.why }
 // without m; none where m is no increment. t is the job's directory. Its error says which
 // run is missing or another one than it was.
 func ReadChain(ctx context.Context, t target.Target, m *Manifest) (before []*Manifest, err error) {
+	return readChain(ctx, t, ".", m)
+}
+
+// readChain is ReadChain where the job's directory is below t.
+func readChain(ctx context.Context, t target.Target, dir string, m *Manifest) (before []*Manifest, err error) {
 	for at := m; at.increment(); {
 		i := at.Incremental
-		base, _, err := readManifest(ctx, t, path.Join(i.Base, ManifestName))
+		base, _, err := readManifest(ctx, t, path.Join(dir, i.Base, ManifestName))
 		switch {
 		case errors.Is(err, target.ErrNotFound):
 			return nil, &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
