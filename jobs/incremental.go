@@ -239,7 +239,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &noBaseError{"it is for a time before the run before"}
 	}
 	// Nobody could read what goes on from it otherwise.
-	_, err = readChain(ctx, r.Target, m.Job, base)
+	err = walkChain(ctx, r.Target, m.Job, base, func(*Manifest) {})
 	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
 		return &noBaseError{broken.why}
 	}
@@ -340,7 +340,7 @@ func (r *run) letGo(ctx context.Context, m *Manifest) {
 // verifyChain returns what is wrong with the runs that m goes on from, which lie
 // beside it.
 func verifyChain(ctx context.Context, t target.Target, m *Manifest) (problems []string, err error) {
-	_, err = ReadChain(ctx, t, m)
+	err = walkChain(ctx, t, ".", m, func(*Manifest) {})
 	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
 		return []string{broken.why}, nil
 	}
@@ -356,27 +356,31 @@ func (e *brokenChainError) Error() string { return "jobs: " + e.why }
 // without m; none where m is no increment. t is the job's directory. Its error says which
 // run is missing or another one than it was.
 func ReadChain(ctx context.Context, t target.Target, m *Manifest) (before []*Manifest, err error) {
-	return readChain(ctx, t, ".", m)
+	if err := walkChain(ctx, t, ".", m, func(base *Manifest) { before = append(before, base) }); err != nil {
+		return nil, err
+	}
+	slices.Reverse(before)
+	return before, nil
 }
 
-// readChain is ReadChain where the job's directory is below t.
-func readChain(ctx context.Context, t target.Target, dir string, m *Manifest) (before []*Manifest, err error) {
+// walkChain calls found with the manifests of the runs that m goes on from, the full one last.
+// dir, below t, is the job's directory.
+func walkChain(ctx context.Context, t target.Target, dir string, m *Manifest, found func(base *Manifest)) error {
 	for at := m; at.increment(); {
 		i := at.Incremental
 		base, _, err := readManifest(ctx, t, path.Join(dir, i.Base, ManifestName))
 		switch {
 		case errors.Is(err, target.ErrNotFound):
-			return nil, &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
+			return &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
 		case err != nil:
-			return nil, err
+			return err
 		case !at.goesOnFrom(base):
-			return nil, &brokenChainError{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}
+			return &brokenChainError{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}
 		}
-		before = append(before, base)
+		found(base)
 		at = base
 	}
-	slices.Reverse(before)
-	return before, nil
+	return nil
 }
 
 // goesOnFrom reports whether m, an increment, holds what was changed since base.
