@@ -242,6 +242,9 @@ func ruleJobs(table *store.TableDescriptor, rules, rollups []written) []Job {
 		}
 		for _, d := range dynamics {
 			if !d.name.IsText() {
+				if slices.ContainsFunc(columns, func(c cellColumn) bool { return c.family == d.family }) {
+					d.name = mapping.Either(d.name, mapping.Value{Kind: mapping.KindText}) // the job has these, too
+				}
 				apartFrom = append(apartFrom, d)
 				continue
 			}

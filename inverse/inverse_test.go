@@ -143,6 +143,27 @@ func TestDynamicBesideNamed(t *testing.T) {
 	}
 }
 
+// A family of which some columns are named by the rule and others by the record, by no text,
+// is read whole: names of either kind.
+func TestNamedBesideBytes(t *testing.T) {
+	t.Parallel()
+	table := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{family("n", "COUNTER")}}
+	spec := &mapping.Spec{Decode: mapping.DecodeSpec{Format: "json"}, Rules: []mapping.RuleSpec{{
+		Table: "t", Row: "id", Increment: []mapping.IncrementSpec{{Family: "n", Qualifier: "u16(partition)"}, {Family: "n", Qualifier: `"all"`}},
+	}}}
+	_, rows := roundTrip(t, spec, table, []mapping.Record{{Topic: "t", Partition: 258, Timestamp: 5, Value: []byte(`{"id": "a"}`)}})
+	want := [][]map[string]string{
+		{{"id": `"a"`, "all": "1", "timestamp": "5000"}},
+		{
+			{"id": `"a"`, "family": `"n"`, "qualifier": `"\x01\x02"`, "count": "1", "timestamp": "5000"},
+			{"id": `"a"`, "family": `"n"`, "qualifier": `"all"`, "count": "1", "timestamp": "5000"},
+		},
+	}
+	if d := cmp.Diff(want, rows); d != "" {
+		t.Errorf("rows (-want +got):\n%s", d)
+	}
+}
+
 // TestNotWritten: of a table that no rule writes there is nothing to derive.
 func TestNotWritten(t *testing.T) {
 	t.Parallel()

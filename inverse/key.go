@@ -124,7 +124,7 @@ func (b *builder) fields(parts []mapping.Part, columns []cellColumn) {
 		named[f.Name] = true
 		note := p.Text
 		if f.Width == 0 && lit != "" && !fixed(parts[i:]) && p.Value.MayHold(lit) {
-			note += fmt.Sprintf(": one that holds %q itself is cut there, and what follows read wrongly", lit)
+			note += fmt.Sprintf(": one that holds %q itself is cut there, and what follows is read wrongly, or ends the run", lit)
 		}
 		b.field(f, note)
 		b.value(b.name(f.Name, "row_"+f.Name), columnar.FromRow+"."+f.Name, &p.Value)

@@ -225,11 +225,8 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if errors.Is(err, target.ErrNotFound) {
 		return &noBaseError{"the run before is gone"}
 	}
-	if errors.Is(err, ErrManifest) {
-		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
-	}
 	if err != nil {
-		return err
+		return noneGoesOn(err)
 	}
 	was, now := base.Incremental, m.Incremental
 	switch {
@@ -241,6 +238,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &noBaseError{"it is due"}
 	case !m.LogicalTime.After(base.LogicalTime):
 		return &noBaseError{"it is for a time before the run before"}
+	}
+	// Nobody could read what goes on from it otherwise.
+	err = walkChain(ctx, r.Target, m.Job, base, func(*Manifest) {})
+	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
+		return &noBaseError{broken.why}
+	}
+	if err != nil {
+		return noneGoesOn(err)
 	}
 	if r.Checkpoint != "" { // or nothing can be gone on with
 		left, err := ListUnfinishedTarget(ctx, r.Target)
@@ -274,6 +279,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	now.Number, now.Since, now.BaseRunID, now.Base = was.Number+1, base.Sequence, base.RunID, path.Dir(latest.Manifest)
 	r.since, r.baseTime = now.Since, base.StartedAt
 	return nil
+}
+
+// noneGoesOn adds to the error of a manifest that cannot be read what to do.
+func noneGoesOn(err error) error {
+	if errors.Is(err, ErrManifest) {
+		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
+	}
+	return err
 }
 
 // knowsBase returns a noBaseError unless the store remembers base, as letGo has told it. The
@@ -331,7 +344,7 @@ func (r *run) letGo(ctx context.Context, m *Manifest) {
 // verifyChain returns what is wrong with the runs that m goes on from, which lie
 // beside it.
 func verifyChain(ctx context.Context, t target.Target, m *Manifest) (problems []string, err error) {
-	_, err = ReadChain(ctx, t, m)
+	err = walkChain(ctx, t, ".", m, func(*Manifest) {})
 	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {
 		return []string{broken.why}, nil
 	}
@@ -347,22 +360,31 @@ func (e *brokenChainError) Error() string { return "jobs: " + e.why }
 // without m; none where m is no increment. t is the job's directory. Its error says which
 // run is missing or another one than it was.
 func ReadChain(ctx context.Context, t target.Target, m *Manifest) (before []*Manifest, err error) {
-	for at := m; at.increment(); {
-		i := at.Incremental
-		base, _, err := readManifest(ctx, t, path.Join(i.Base, ManifestName))
-		switch {
-		case errors.Is(err, target.ErrNotFound):
-			return nil, &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
-		case err != nil:
-			return nil, err
-		case !at.goesOnFrom(base):
-			return nil, &brokenChainError{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}
-		}
-		before = append(before, base)
-		at = base
+	if err := walkChain(ctx, t, ".", m, func(base *Manifest) { before = append(before, base) }); err != nil {
+		return nil, err
 	}
 	slices.Reverse(before)
 	return before, nil
+}
+
+// walkChain calls found with the manifests of the runs that m goes on from, the full one last.
+// dir, below t, is the job's directory.
+func walkChain(ctx context.Context, t target.Target, dir string, m *Manifest, found func(base *Manifest)) error {
+	for at := m; at.increment(); {
+		i := at.Incremental
+		base, _, err := readManifest(ctx, t, path.Join(dir, i.Base, ManifestName))
+		switch {
+		case errors.Is(err, target.ErrNotFound):
+			return &brokenChainError{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}
+		case err != nil:
+			return err
+		case !at.goesOnFrom(base):
+			return &brokenChainError{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}
+		}
+		found(base)
+		at = base
+	}
+	return nil
 }
 
 // goesOnFrom reports whether m, an increment, holds what was changed since base.

@@ -515,11 +515,40 @@ func TestIncrementChain(t *testing.T) {
 	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "which is missing") {
 		t.Errorf("Got %v, %v of a broken chain", r.Problems, err)
 	}
+	// Nobody could read what goes on from it.
+	if m := s.run(t, RunOptions{}); m.increment() || !strings.Contains(s.log.String(), "which is missing") {
+		t.Errorf("Got %+v after a broken chain: %s", m.Incremental, s.log.String())
+	}
 	// A full run ends the need for those before it.
-	s.run(t, RunOptions{Full: true})
 	found, err := Collect(t.Context(), &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}})
 	if err != nil || len(found) != 2 {
 		t.Errorf("Got %+v, %v. Want two runs collected", found, err)
+	}
+}
+
+// TestIncrementOfUnreadable: no increment goes on from a run somewhere before which a manifest
+// cannot be read.
+func TestIncrementOfUnreadable(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 10)
+	s.put("a", "v", cell.Latest)
+	full := s.run(t, RunOptions{})
+	s.run(t, RunOptions{})
+	manifest := filepath.Join(s.out, runDir("j", full.LogicalTime), ManifestName)
+	if err := os.WriteFile(manifest, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	_, err = Run(t.Context(), &RunOptions{Job: s.job, Source: snapshot, Holder: s, StoreID: "s", LogicalTime: s.at.Add(time.Hour)})
+	if !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), "run --full") || !strings.Contains(err.Error(), filepath.Base(filepath.Dir(manifest))) {
+		t.Errorf("Got %v", err)
+	}
+	if m := s.run(t, RunOptions{Full: true}); m.increment() {
+		t.Errorf("Got %+v", m.Incremental)
 	}
 }
 

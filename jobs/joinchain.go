@@ -217,7 +217,8 @@ func ReadChainBeside(ctx context.Context, m *Manifest, dir string, bucket func(a
 	return ReadChain(ctx, t, m)
 }
 
-// openParent opens what the directory or prefix of a run is in; dir is the run's, below it.
+// openParent opens what the directory or prefix of a run is in; dir is the run's, below it. The
+// others are beside the run's own directory, and not beside a link to it.
 func openParent(at string, bucket func(at string) (target.Target, error)) (t target.Target, parent, dir string, err error) {
 	if inBucket(at) {
 		parent, dir = path.Split(strings.TrimRight(strings.TrimPrefix(at, "s3://"), "/"))
@@ -225,12 +226,21 @@ func openParent(at string, bucket func(at string) (target.Target, error)) (t tar
 		t, err = bucket(parent)
 		return t, parent, dir, err
 	}
-	if at, err = filepath.Abs(at); err != nil {
+	if at, err = ownPath(at); err != nil {
 		return nil, "", "", err
 	}
 	parent, dir = filepath.Split(at)
 	t, err = target.OpenLocal(parent)
 	return t, parent, dir, err
+}
+
+// ownPath returns the absolute path of a directory, which no link is part of.
+func ownPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
 }
 
 // spillTo gives the merges of partitions memory, and what does not fit to the disk.

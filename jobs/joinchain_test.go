@@ -148,3 +148,39 @@ func TestJoinIncrements(t *testing.T) {
 		t.Errorf("Got %v without the full run", err)
 	}
 }
+
+// TestIncrementByLink: an increment that a symbolic link names goes on from the runs beside its
+// own directory.
+func TestIncrementByLink(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 10)
+	s.put("a", "v", cell.Latest)
+	full := s.run(t, RunOptions{})
+	s.put("b", "v", cell.Latest)
+	last := s.run(t, RunOptions{})
+	link := filepath.Join(t.TempDir(), "current")
+	if err := os.Symlink(filepath.Join(s.out, runDir("j", last.LogicalTime)), link); err != nil {
+		t.Skip(err) // Windows lets few make them
+	}
+	in, err := openRunInput(t.Context(), link, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := in.Close(); err != nil || len(in.chain.runs) != 2 {
+		t.Errorf("Got %d runs, %v", len(in.chain.runs), err)
+	}
+	m, dir, err := ReadRun(t.Context(), link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := ReadChainBeside(t.Context(), m, dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := Snippet(DuckDB, m, dir, before...)
+	for _, run := range []*Manifest{full, last} {
+		if part := filepath.ToSlash(filepath.Join(s.out, runDir("j", run.LogicalTime), "part-")); err != nil || !strings.Contains(code, part) {
+			t.Errorf("Got %v\n%s\nwant %s in it", err, code, part)
+		}
+	}
+}

@@ -38,7 +38,11 @@ func Readers() []string { return []string{DuckDB, Polars, Pandas, Spark} }
 // it cannot be told of (not UTF-8, for one), and for other runs before than these;
 // store.ErrUnsupported where the reader reads none of the run's formats, or it has no files.
 func Snippet(reader string, m *Manifest, dir string, before ...*Manifest) (string, error) {
-	dir, err := filepath.Abs(dir)
+	absolute := filepath.Abs
+	if len(before) > 0 {
+		absolute = ownPath // beside which the others are
+	}
+	dir, err := absolute(dir)
 	if err != nil {
 		return "", fmt.Errorf("snippet: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -560,6 +561,43 @@ func TestCollectAwaited(t *testing.T) {
 	}
 	if stdout, stderr, status := export(t, "gc", "-c", file); status != 0 || !strings.HasPrefix(stdout, "removed ") {
 		t.Errorf("given up: Got status %d, %s%s", status, stdout, stderr)
+	}
+}
+
+// TestCollectUnanswered: a daemon that is there and does not say what its schedules have begun
+// has nothing removed that it may go on with.
+func TestCollectUnanswered(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a", "b", "d")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff(t, c, time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close() // as one that is being stopped, or has no memory, does
+		}
+	}()
+	endpoint := fmt.Sprintf(`{"address": %q, "instance": "i", "pid": 1}`, l.Addr())
+	if err := os.WriteFile(filepath.Join(c.Store.Dir, api.EndpointFile), []byte(endpoint), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := export(t, "gc", "-c", file)
+	if status != cli.StatusFailed || strings.Contains(stdout, "removed  ") || !strings.Contains(stderr, "runs that schedules go on with: the daemon at") {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
+	}
+	if left, err := os.ReadDir(filepath.Join(out, "_tmp")); err != nil || len(left) != 1 {
+		t.Errorf("Got %v, %v left, want what the run has left", left, err)
 	}
 }
 
