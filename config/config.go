@@ -192,8 +192,9 @@ type Kafka struct {
 	DialTimeout time.Duration `yaml:"dial_timeout" default:"3s"`
 	// RequestTimeout bounds a request and its answer.
 	RequestTimeout time.Duration `yaml:"request_timeout" default:"10s"`
-	// StartTimeout is how long to wait, at the start, for the topics to exist
-	// once a broker answers; a pipeline waits for its own as long as another one runs.
+	// StartTimeout is how long to wait, at the start, for the topics, and the partitions of
+	// static assignments, to exist once a broker answers; a pipeline waits for its own as
+	// long as another one runs.
 	StartTimeout time.Duration `yaml:"start_timeout" default:"30s"`
 	// ExitIfUnreachable ends the daemon with status 69 where no broker answers
 	// within start_timeout of the start. Otherwise it waits for one.

@@ -75,7 +75,7 @@ func TestStaticOptions(t *testing.T) {
 	m := c.run(e, static(0, 7))
 	err := <-m.done
 	m.done <- nil
-	if err == nil || !strings.Contains(err.Error(), kafka.ErrTopicNotFound.Error()+": pages has no partition 7") {
+	if err == nil || !strings.Contains(err.Error(), kafka.ErrTopicNotFound.Error()+": pages has no partition 7: it has 2, numbered from 0") {
 		t.Errorf("Got %v for a partition that is not there", err)
 	}
 }

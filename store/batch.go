@@ -348,7 +348,9 @@ type Refusal struct {
 
 // Error names the row, and says why.
 func (r *Refusal) Error() string {
-	return fmt.Sprintf("table %s, row %.100q: %v", r.Table, r.Row, r.Err)
+	once := *r
+	once.place()
+	return fmt.Sprintf("table %s, row %.100q: %v", r.Table, r.Row, once.Err)
 }
 
 // Unwrap returns why.

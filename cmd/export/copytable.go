@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/jobs/instant"
 	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/serve/api"
@@ -87,7 +89,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 			return err
 		}
 	}
-	if err := c.create(ctx, source, to); err != nil {
+	if err := c.create(ctx, p, source, to); err != nil {
 		return err
 	}
 	bar := newProgress(p, c.Quiet)
@@ -194,14 +196,21 @@ func (c *copyTableCommand) leaveRebuilds(from *store.TableDescriptor) {
 }
 
 // create chooses the families to copy, and makes the table to copy into where it is missing:
-// with the schema and the regions of the other.
-func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, to config.Engine) error {
+// with the schema and the regions of the other. Of one that is there it says which families keep
+// less than is copied.
+func (c *copyTableCommand) create(ctx context.Context, p *cli.Program, source *config.Instant, to config.Engine) error {
 	from, err := source.Table(ctx, c.Table)
 	if err != nil {
 		return err
 	}
 	c.leaveRebuilds(from)
-	if _, err := to.Table(ctx, c.Into); !errors.Is(err, store.ErrTableNotFound) {
+	into, err := to.Table(ctx, c.Into)
+	if err == nil {
+		for _, less := range keepsLess(from, into, store.ServedFamilies(from, c.Family)) {
+			p.Note("export", "%s keeps less than %s: %s", c.Into, c.Table, less)
+		}
+	}
+	if !errors.Is(err, store.ErrTableNotFound) {
 		return err
 	}
 	regions, err := source.Regions(ctx, c.Table)
@@ -218,6 +227,24 @@ func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, t
 	served := store.ServedFamilies(from, c.Family)
 	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return !slices.Contains(served, f.Name) })
 	return to.CreateTable(ctx, d, regions.Splits())
+}
+
+// keepsLess returns which of the families of a table lose versions or cells in another, into
+// which they are copied, by what its schema keeps of them.
+func keepsLess(from, into *store.TableDescriptor, families []string) (all []string) {
+	for _, name := range families {
+		f, t := from.Family(name), into.Family(name)
+		if f == nil || t == nil {
+			continue // which the copy refuses
+		}
+		if t.Versions < f.Versions {
+			all = append(all, fmt.Sprintf("of family %s %d of %d VERSIONS", name, t.Versions, f.Versions))
+		}
+		if t.TTL < f.TTL {
+			all = append(all, fmt.Sprintf("of family %s cells for %d s (TTL)", name, t.TTL))
+		}
+	}
+	return all
 }
 
 // cutOff keeps the instant of a copy that can go on, and says how.
@@ -243,7 +270,8 @@ func staysCopied(err error, how string) error {
 	return fmt.Errorf("%w; %s%s", err, stays, how)
 }
 
-// verify compares what was copied with what it was copied of.
+// verify compares what was copied with what it was copied of: the families that were, as INTO
+// may have others.
 func (c *copyTableCommand) verify(ctx context.Context, p *cli.Program, source *config.Instant, to config.Engine) (err error) {
 	rows, err := c.rows()
 	if err != nil {
@@ -254,13 +282,42 @@ func (c *copyTableCommand) verify(ctx context.Context, p *cli.Program, source *c
 		return err
 	}
 	defer func() { err = errors.Join(err, now.Close()) }()
+	from, err := source.Table(ctx, c.Table)
+	if err != nil {
+		return err
+	}
+	families := c.Family
+	if len(families) == 0 {
+		families = store.ServedFamilies(from, nil)
+	}
+	raw := !c.Visible
+	if counted := countedTogether(now, from, families); raw && len(counted) > 0 {
+		raw = false
+		p.Note("export", "%s is compared by what a read can see, without delete markers, as HBase reads the cells of COUNTER and DISTINCT families together (%s); verify-table --raw --family compares the markers of others",
+			c.Into, strings.Join(counted, ", "))
+	}
 	r, err := tables.Compare(ctx, &tables.CompareOptions{
-		Left: source, Right: now, LeftTable: c.Table, RightTable: c.Into, Rows: rows, Families: c.Family, Raw: !c.Visible,
+		Left: source, Right: now, LeftTable: c.Table, RightTable: c.Into, Rows: rows, Families: families, Raw: raw,
 	})
 	if err != nil {
 		return err
 	}
 	return reportComparison(p, r, c.JSON)
+}
+
+// countedTogether returns those of the families of a table whose delete markers, and what
+// these mask, cannot be read from s: of COUNTER and DISTINCT ones HBase has several cells in
+// the place of one.
+func countedTogether(s instant.Source, t *store.TableDescriptor, families []string) (counted []string) {
+	if instant.UnfrozenOf(s) == nil {
+		return nil
+	}
+	for _, name := range families {
+		if f := t.Family(name); f != nil && f.InPlace() {
+			counted = append(counted, name)
+		}
+	}
+	return counted
 }
 
 // now returns the store that was copied into as it is now.

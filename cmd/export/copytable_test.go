@@ -4,17 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/jobs/instant"
 	"sluice/jobs/tables"
 	"sluice/jobs/work"
 	"sluice/store"
+	"sluice/store/memstore"
 )
 
 // TestCopyTable copies into the same store and into another, with a daemon and
@@ -146,7 +151,7 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 		t.Fatal(err)
 	}
 	command := copyTableCommand{Table: "views", Into: "copy"}
-	if err := command.create(t.Context(), source, source.Engine); err != nil {
+	if err := command.create(t.Context(), &cli.Program{Stderr: io.Discard}, source, source.Engine); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,6 +180,106 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 	}
 	if err := source.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCopyTableIntoMoreFamilies: what is verified is what was copied, also where the table that
+// it was copied into has families beside.
+func TestCopyTableIntoMoreFamilies(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		d, err := e.Table(t.Context(), "views")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		d.Name, d.Families = "wide", append(d.Families, store.NewFamily("own"))
+		if err := e.CreateTable(t.Context(), d, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	stdout, stderr, status := export(t, "copy-table", "-c", file, "-q", "--verify", "views", "wide")
+	if status != 0 || !strings.Contains(stdout, "2 rows are the same") {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
+	}
+}
+
+// TestCopyTableIntoLess: a table that is there, and keeps less, is said to.
+func TestCopyTableIntoLess(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		d, err := e.Table(t.Context(), "views")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, versions := range map[string]int{"many": 3, "few": 2, "short": 3} {
+			d := d.Clone()
+			d.Name = name
+			d.Family("e").Versions = versions
+			if name == "short" {
+				d.Family("e").TTL = 1e9
+			}
+			if err := e.CreateTable(t.Context(), d, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if _, stderr, status := export(t, "copy-table", "-c", file, "-q", "views", "many"); status != 0 || stderr != "" {
+		t.Errorf("into more: Got status %d, %s", status, stderr)
+	}
+	for into, want := range map[string]string{
+		"few":   "export: few keeps less than many: of family e 2 of 3 VERSIONS\n",
+		"short": "export: short keeps less than many: of family e cells for 1000000000 s (TTL)\n",
+	} {
+		if _, stderr, status := export(t, "copy-table", "-c", file, "-q", "many", into); status != 0 || stderr != want {
+			t.Errorf("%s: Got status %d, %s, want %s", into, status, stderr, want)
+		}
+	}
+}
+
+// TestCountedTogether: only of an engine that freezes nothing, which is HBase, are there cells
+// of counts that cannot be compared one by one.
+func TestCountedTogether(t *testing.T) {
+	t.Parallel()
+	e, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	frozen, err := e.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = frozen.Close() })
+	unfrozen, err := instant.OpenUnfrozen(t.Context(), e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("e"), store.NewFamily("n"), store.NewFamily("u")}}
+	d.Families[1].Counter, d.Families[2].Distinct = true, true
+	for _, test := range []struct {
+		name     string
+		in       instant.Source
+		families []string
+		want     []string
+	}{
+		{"all of a snapshot", frozen, []string{"e", "n", "u"}, nil},
+		{"all of HBase", unfrozen, []string{"e", "n", "u"}, []string{"n", "u"}},
+		{"those of HBase that are no counts", unfrozen, []string{"e"}, nil},
+	} {
+		if d := cmp.Diff(test.want, countedTogether(test.in, d, test.families)); d != "" {
+			t.Errorf("%s: %s", test.name, d)
+		}
 	}
 }
 

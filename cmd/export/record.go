@@ -110,12 +110,29 @@ func (h *byHand) try(ctx context.Context, entries []schedule.Entry) (err error) 
 // has nothing left to do and is recorded.
 func (h *byHand) resume(ctx context.Context, out string, at time.Time) (left *jobs.Unfinished, done *jobs.Manifest, err error) {
 	if left, done, err = resume(ctx, h.p, h.job, h.to, out, at); err != nil {
+		if what := h.neverResumed(); what != "" && errors.Is(err, target.ErrNotFound) {
+			err = fmt.Errorf("%w, as %s is never resumed: HBase holds no instant, and what it would read again is not what it has read; run it again without --resume", err, what)
+		}
 		return nil, nil, h.published(ctx, at, err)
 	}
 	if done != nil {
 		return nil, done, h.found(ctx, done)
 	}
 	return left, nil, nil
+}
+
+// neverResumed returns what the job or join is of which no run is left to go on with,
+// however it ends; "" where one is.
+func (h *byHand) neverResumed() string {
+	switch join, ok := h.cfg.Joins[h.job]; {
+	case h.cfg.Store.Engine != "hbase":
+		return ""
+	case ok && join.Left.Job != "":
+		return "a join of tables on HBase"
+	case !ok && len(h.cfg.Jobs[h.job].Sort) > 0:
+		return "a sorted run of a table on HBase"
+	}
+	return ""
 }
 
 // ended records a run for a time that has ended with m and err, and returns the manifest

@@ -13,11 +13,12 @@ import (
 )
 
 // kafkaStart is what the pipelines wait for before they run: a broker that answers, and
-// each of them its topics.
+// each of them its topics, with the partitions that it names.
 type kafkaStart struct {
 	client *kafka.Client
 	log    *slog.Logger
 	topics map[string][]string // by pipeline
+	parts  map[string][]int32  // likewise: those that its static assignment names, of each topic; nil = all
 	// timeout is for the topics, once a broker answers; where exit is set, for the
 	// broker as well.
 	timeout time.Duration
@@ -44,9 +45,12 @@ const (
 )
 
 func newKafkaStart(c *kafka.Client, cfg *config.Config, log *slog.Logger) *kafkaStart {
-	s := &kafkaStart{client: c, log: log, topics: map[string][]string{}, stands: map[string]standing{}, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
+	s := &kafkaStart{client: c, log: log, topics: map[string][]string{}, parts: map[string][]int32{}, stands: map[string]standing{}, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
 	for _, name := range cfg.PipelineNames() {
 		s.topics[name] = cfg.Pipelines[name].Topics
+		for _, part := range cfg.Pipelines[name].Partitions {
+			s.parts[name] = append(s.parts[name], int32(part))
+		}
 	}
 	return s
 }
@@ -164,7 +168,7 @@ func (s *kafkaStart) tryTopics(ctx context.Context, pipeline string) error {
 	var warned time.Time
 	for ; ; pause(ctx, wait) {
 		err := s.client.Await(ctx, func(ctx context.Context) error {
-			_, err := s.client.Topics(ctx, s.topics[pipeline]...)
+			_, err := s.client.Partitions(ctx, s.parts[pipeline], s.topics[pipeline]...)
 			return err
 		}, func(err error) {
 			s.note(pipeline, state, err)
@@ -207,7 +211,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 func (s *kafkaStart) gaveUp(last error) error {
 	if errors.Is(last, kafka.ErrTopicNotFound) {
-		last = fmt.Errorf("%w; create it, or correct the pipeline's topics", last)
+		last = fmt.Errorf("%w; create it, or correct the pipeline's topics or partitions", last)
 	}
 	return fmt.Errorf("not ready within kafka.start_timeout (%s): %w", s.timeout, last)
 }

@@ -119,6 +119,43 @@ func TestStartMissesTopic(t *testing.T) {
 	})
 }
 
+// A partition that a static assignment names is waited for as a topic is.
+func TestStartMissesPartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, other := absentBroker(t, 0)
+		s.topics = map[string][]string{"p": {"views"}, "q": {"clicks"}}
+		s.parts = map[string][]int32{"p": {0, 2, 3}, "q": {0, 2}}
+		if err := s.awaitBroker(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(20*time.Second, func() {
+			for _, name := range []string{"p", "q"} {
+				if why, never := s.waiting(name); !errors.Is(why, kafka.ErrTopicNotFound) || never {
+					t.Errorf("Got %v, never %v, of pipeline %s", why, never, name)
+				}
+			}
+			if err := other.CreateTopic(context.Background(), "clicks", 3); err != nil {
+				t.Error(err)
+			}
+		})
+		done := make(chan error, 1)
+		go func() { done <- s.awaitTopics(t.Context(), "p") }()
+		if err := s.awaitTopics(t.Context(), "q"); err != nil {
+			t.Errorf("Got %v when the partitions were there", err)
+		}
+		time.Sleep(5 * time.Minute)
+		if why, never := s.waiting("p"); why == nil || never {
+			t.Errorf("Got %v, never %v, while pipeline q runs", why, never)
+		}
+		s.note("q", ended, nil)
+		err := <-done
+		if !errors.Is(err, kafka.ErrTopicNotFound) || !strings.Contains(err.Error(), "views has no partition 2, 3: it has 1, numbered from 0; create it, or correct") {
+			t.Errorf("Got %v when no pipeline was left, want %v", err, kafka.ErrTopicNotFound)
+		}
+	})
+}
+
 // A topic that is missing, or may not be described, is waited for as long as another
 // pipeline runs, and holds up nobody else.
 func TestStartLeavesOthersTheirs(t *testing.T) {

@@ -324,3 +324,52 @@ func TestHBaseCopy(t *testing.T) {
 		}
 	}
 }
+
+// TestHBaseCopyCounted: a table with counters and distinct counts is copied into HBase, and
+// verified there, also where the table that it goes into is there with a family beside.
+func TestHBaseCopyCounted(t *testing.T) {
+	address := hbaseAddress(t)
+	s := openHBase(t, address, nil)
+	emptyHBase(t, s)
+	_, pebble := loadHBaseExports(t, fmt.Sprintf("{dir: %q}", filepath.Join(t.TempDir(), "data")))
+	d := &store.TableDescriptor{Name: "counted", Families: []store.FamilyDescriptor{store.NewFamily("e"), store.NewFamily("n"), store.NewFamily("u")}}
+	d.Families[1].Counter, d.Families[2].Distinct = true, true
+	wide := d.Clone()
+	wide.Name, wide.Families = "wide", append(wide.Families, store.NewFamily("own"))
+	if err := s.CreateTable(t.Context(), wide, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, err := config.OpenEngine(t.Context(), pebble, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.CreateTable(t.Context(), d, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		row := fmt.Appendf(nil, "r%02d", i%10)
+		for _, m := range []func(m *cell.Mutation){
+			func(m *cell.Mutation) { m.Put("e", []byte("q"), cell.Timestamp(i+1), []byte("v")) },
+			func(m *cell.Mutation) { m.Increment("n", []byte("q"), int64(i)) },
+			func(m *cell.Mutation) { m.Append("u", []byte("q"), fmt.Appendf(nil, "user-%d", i)) },
+		} {
+			mutation := cell.Mutation{Table: "counted", Row: row}
+			m(&mutation)
+			if _, err := e.MutateRow(t.Context(), nil, &mutation); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, into := range []string{"copy", "wide"} {
+		out, err := exec.Command(filepath.Join(Binaries(t), "export"), "copy-table", "-c", pebble.File(), "-q", "--verify", "--in", "hbase://"+address, "counted", into).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "10 rows are the same") || !strings.Contains(string(out), "COUNTER and DISTINCT families together (n, u)") {
+			t.Errorf("into %s: %v\n%s", into, err, out)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,21 +89,33 @@ func (c *Client) Assign(ctx context.Context, o *AssignOptions) (*Static, error) 
 
 // assignment is what is to be read now.
 func (s *Static) assignment(ctx context.Context) (Assignment, error) {
-	metas, err := s.c.topicsWith(ctx, s.o.Partitions, s.o.Topics...)
+	return s.c.Partitions(ctx, s.o.Partitions, s.o.Topics...)
+}
+
+// Partitions returns the partitions parts of each of the topics, all that it has where parts
+// is nil. Its error is as that of Topic where a topic is not there; where one lacks some of
+// parts, it is a *TopicError that wraps ErrTopicNotFound, too, and names them.
+func (c *Client) Partitions(ctx context.Context, parts []int32, topics ...string) (Assignment, error) {
+	metas, err := c.topicsWith(ctx, parts, topics...)
 	if err != nil {
 		return nil, err
 	}
 	a := make(Assignment, len(metas))
-	for topic, m := range metas {
-		a[topic] = m.Partitions
-		if s.o.Partitions == nil {
+	for _, topic := range topics {
+		has := metas[topic].Partitions
+		if parts == nil {
+			a[topic] = slices.Clone(has) // others have the answer, too
 			continue
 		}
-		a[topic] = s.o.Partitions
-		for _, p := range s.o.Partitions {
-			if _, ok := slices.BinarySearch(m.Partitions, p); !ok {
-				return nil, fmt.Errorf("%w: %s has no partition %d", ErrTopicNotFound, topic, p)
+		a[topic] = slices.Clone(parts)
+		var missing []string
+		for _, p := range parts {
+			if _, ok := slices.BinarySearch(has, p); !ok {
+				missing = append(missing, strconv.Itoa(int(p)))
 			}
+		}
+		if len(missing) > 0 {
+			return nil, &TopicError{topic, fmt.Errorf("%w: %s has no partition %s: it has %d, numbered from 0", ErrTopicNotFound, topic, strings.Join(missing, ", "), len(has))}
 		}
 	}
 	return a, nil

@@ -16,6 +16,7 @@ import (
 type request struct {
 	what  string // for errors: "scan", "put"
 	table string // "" = none
+	row   []byte // for errors, which are a *store.RowError then; nil = none, or several
 	// once says that the call must not be made again when it may have been
 	// applied: its loss is store.ErrUnknownOutcome then.
 	once bool
@@ -36,7 +37,10 @@ type request struct {
 }
 
 func (r *request) fail(err error) error {
-	if r.table == "" {
+	switch {
+	case r.row != nil:
+		return atRow(r.table, r.row, "%s: %w", r.what, err)
+	case r.table == "":
 		return fmt.Errorf("%s: %w", r.what, err)
 	}
 	return fmt.Errorf("%s %s: %w", r.what, r.table, err)

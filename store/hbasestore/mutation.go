@@ -389,11 +389,11 @@ func (s *Store) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutatio
 func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 	if h.addition != nil {
 		if err := s.addElements(ctx, h); err != nil {
-			return store.Result{}, fmt.Errorf("row %.100q: %w", h.row, err)
+			return store.Result{}, atRow(h.table, h.row, "%w", err)
 		}
 		return store.Result{Applied: true}, nil
 	}
-	r := request{what: "mutate row of", table: h.table, rows: true, once: h.once}
+	r := request{what: "mutate row", table: h.table, row: h.row, rows: true, once: h.once}
 	var result *hbase.TResult_
 	err := s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		switch table := []byte(h.table); {
@@ -411,7 +411,7 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 		return err
 	})
 	if err != nil {
-		return store.Result{}, fmt.Errorf("row %.100q: %w", h.row, err)
+		return store.Result{}, err
 	}
 	res := store.Result{Applied: true}
 	if result != nil {
@@ -423,7 +423,7 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 		}
 		if len(h.counters) > 0 {
 			if res.Cells, err = s.totals(ctx, h, res.Cells); err != nil {
-				return store.Result{}, fmt.Errorf("row %.100q: %w: it was incremented, but the sum is not known: %w", h.row, store.ErrUnknownOutcome, err)
+				return store.Result{}, atRow(h.table, h.row, "%w: it was incremented, but the sum is not known: %w", store.ErrUnknownOutcome, err)
 			}
 		}
 		slices.SortFunc(res.Cells, cell.CompareColumns)

@@ -2,10 +2,45 @@ package hbasestore
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
+	"sluice/cell"
 	"sluice/store"
 )
+
+// What HBase refuses outside of a pipeline names the table and the row once.
+func TestRefusedRowIsNamedOnce(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	if _, err := s.Table(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := g.mem.Table(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Clone()
+	d.MaxCellBytes = 100
+	if err := g.mem.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	m := cell.Mutation{Table: "c", Row: []byte("r")}
+	m.Put("f", []byte("q"), 1, bytes.Repeat([]byte("x"), 200))
+	_, err = s.MutateRow(t.Context(), nil, &m)
+	b := &store.Batch{Mutations: []store.Mutation{{Offset: -1, Mutation: m}}}
+	for call, err := range map[string]error{"MutateRow": err, "Apply": s.Apply(t.Context(), b)} {
+		if err == nil {
+			t.Errorf("%s: Got no error of a cell that HBase refuses", call)
+			continue
+		}
+		if text, _, _ := strings.Cut(err.Error(), "HBase: "); strings.Count(text, `"r"`) != 1 || strings.Count(text, `table c`) != 1 || strings.Contains(text, "row of c") {
+			t.Errorf("%s: Got %q, want the table and the row once", call, text)
+		}
+	}
+}
 
 // TestRefusedByHBase (I9): of a record that only HBase refuses, by a limit of its servers
 // that its schema does not tell, the batch names the record, and no other of the same row:
@@ -37,7 +72,11 @@ func TestRefusedByHBase(t *testing.T) {
 		if err := g.mem.AlterTable(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		checkRefusal(t, name, s.Apply(t.Context(), batch(-1)), store.ErrRefused, 1)
+		err = s.Apply(t.Context(), batch(-1))
+		checkRefusal(t, name, err, store.ErrRefused, 1)
+		if text, _, _ := strings.Cut(err.Error(), "HBase: "); strings.Count(text, `"r"`) != 1 || strings.Count(text, `table c`) != 1 {
+			t.Errorf("%s: Got %q, want the table and the row once", name, text)
+		}
 		if err := s.Apply(t.Context(), batch(1)); err != nil {
 			t.Errorf("%s: Got %v without that record", name, err)
 		}
