@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -260,10 +259,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if !ok {
 		return &noBaseError{"what was changed is not known here"}
 	}
-	// Of one row, as nothing that is wrong depends on the rows: where few were changed, what is
-	// walked up to the first of them is all that has been written since, or on HBase the table.
-	first := cell.Range{Start: r.Job.rows.Start, Stop: append(bytes.Clone(r.Job.rows.Start), 0)}
-	for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, first, base.Sequence) {
+	for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, r.Job.rows, base.Sequence) {
 		if errors.Is(err, store.ErrChangesUnknown) {
 			return &noBaseError{err.Error()}
 		}
