@@ -187,12 +187,17 @@ func (c *copyTableCommand) complete(p *cli.Program, done *tables.CopyState) erro
 // for: the rebuild counts the rest for the table alone that is copied, and would take what is
 // in the copy for a part of its own.
 func (c *copyTableCommand) leaveRebuilds(from *store.TableDescriptor) {
-	if len(c.Family) > 0 {
-		return
-	}
-	if served := store.ServedFamilies(from, nil); len(served) < len(from.Families) {
+	if served := c.families(from); len(served) < len(from.Families) {
 		c.Family = served
 	}
+}
+
+// families returns the names of those that are copied.
+func (c *copyTableCommand) families(from *store.TableDescriptor) []string {
+	if len(c.Family) > 0 {
+		return c.Family
+	}
+	return store.ServedFamilies(from, nil)
 }
 
 // create chooses the families to copy, and makes the table to copy into where it is missing:
@@ -206,7 +211,7 @@ func (c *copyTableCommand) create(ctx context.Context, p *cli.Program, source *c
 	c.leaveRebuilds(from)
 	into, err := to.Table(ctx, c.Into)
 	if err == nil {
-		for _, less := range keepsLess(from, into, store.ServedFamilies(from, c.Family)) {
+		for _, less := range keepsLess(from, into, c.families(from)) {
 			p.Note("export", "%s keeps less than %s: %s", c.Into, c.Table, less)
 		}
 	}
@@ -286,10 +291,7 @@ func (c *copyTableCommand) verify(ctx context.Context, p *cli.Program, source *c
 	if err != nil {
 		return err
 	}
-	families := c.Family
-	if len(families) == 0 {
-		families = store.ServedFamilies(from, nil)
-	}
+	families := c.families(from)
 	raw := !c.Visible
 	if counted := countedTogether(now, from, families); raw && len(counted) > 0 {
 		raw = false

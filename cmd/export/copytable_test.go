@@ -188,20 +188,8 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 func TestCopyTableIntoMoreFamilies(t *testing.T) {
 	t.Parallel()
 	file, _ := setup(t, "a", "b")
-	c, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEngine(t, c, func(e config.Engine) {
-		d, err := e.Table(t.Context(), "views")
-		if err != nil {
-			t.Fatal(err)
-		}
-		d = d.Clone()
-		d.Name, d.Families = "wide", append(d.Families, store.NewFamily("own"))
-		if err := e.CreateTable(t.Context(), d, nil); err != nil {
-			t.Fatal(err)
-		}
+	tablesLike(t, file, map[string]func(d *store.TableDescriptor){
+		"wide": func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("own")) },
 	})
 	stdout, stderr, status := export(t, "copy-table", "-c", file, "-q", "--verify", "views", "wide")
 	if status != 0 || !strings.Contains(stdout, "2 rows are the same") {
@@ -213,26 +201,10 @@ func TestCopyTableIntoMoreFamilies(t *testing.T) {
 func TestCopyTableIntoLess(t *testing.T) {
 	t.Parallel()
 	file, _ := setup(t, "a", "b")
-	c, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEngine(t, c, func(e config.Engine) {
-		d, err := e.Table(t.Context(), "views")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, versions := range map[string]int{"many": 3, "few": 2, "short": 3} {
-			d := d.Clone()
-			d.Name = name
-			d.Family("e").Versions = versions
-			if name == "short" {
-				d.Family("e").TTL = 1e9
-			}
-			if err := e.CreateTable(t.Context(), d, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
+	tablesLike(t, file, map[string]func(d *store.TableDescriptor){
+		"many":  func(d *store.TableDescriptor) { d.Family("e").Versions = 3 },
+		"few":   func(d *store.TableDescriptor) { d.Family("e").Versions = 2 },
+		"short": func(d *store.TableDescriptor) { d.Family("e").Versions, d.Family("e").TTL = 3, 1e9 },
 	})
 	if _, stderr, status := export(t, "copy-table", "-c", file, "-q", "views", "many"); status != 0 || stderr != "" {
 		t.Errorf("into more: Got status %d, %s", status, stderr)
@@ -245,6 +217,44 @@ func TestCopyTableIntoLess(t *testing.T) {
 			t.Errorf("%s: Got status %d, %s, want %s", into, status, stderr, want)
 		}
 	}
+}
+
+// TestCopyOfFamilyIntoLess: of families that are not copied nothing is said.
+func TestCopyOfFamilyIntoLess(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b")
+	own := store.NewFamily("own")
+	own.Versions = 3
+	tablesLike(t, file, map[string]func(d *store.TableDescriptor){
+		"more": func(d *store.TableDescriptor) { d.Families = append(d.Families, own) },
+		"less": func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("own")) },
+	})
+	if _, stderr, status := export(t, "copy-table", "-c", file, "-q", "--family", "e", "more", "less"); status != 0 || stderr != "" {
+		t.Errorf("Got status %d, %s", status, stderr)
+	}
+}
+
+// tablesLike makes tables beside that of setup, each like it but for what is changed.
+func tablesLike(t *testing.T, file string, change map[string]func(d *store.TableDescriptor)) {
+	t.Helper()
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		views, err := e.Table(t.Context(), "views")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, change := range change {
+			d := views.Clone()
+			d.Name = name
+			change(d)
+			if err := e.CreateTable(t.Context(), d, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // TestCountedTogether: only of an engine that freezes nothing, which is HBase, are there cells
