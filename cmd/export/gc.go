@@ -105,11 +105,7 @@ func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	awaited := func(ctx context.Context) (map[string][]time.Time, error) {
-		scheduled, err := cfg.Schedules()
-		if err != nil || len(scheduled) == 0 {
-			return nil, err
-		}
-		states, err := readSchedules(ctx, p, cfg, slices.Sorted(maps.Keys(scheduled)))
+		states, err := scheduleStates(ctx, p, cfg)
 		return schedule.Awaited(states), err
 	}
 	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, Awaited: awaited, DryRun: dry})

@@ -58,7 +58,10 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	var all []listed
 	var errs []error
 	outs := map[string]*directory{}
-	states := scheduleStates(ctx, p, cfg)
+	states, err := scheduleStates(ctx, p, cfg)
+	if err != nil {
+		p.Note("export", "what schedules have begun, orders, and what is paused are not known: %v", err)
+	}
 	for _, name := range cfg.DeclaredNames() {
 		declared, _ := cfg.Declared(name)
 		out, table, backup, at, none := declared.Out, declared.Table, "", name, "never"

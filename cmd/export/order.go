@@ -153,21 +153,13 @@ func leaveWord(ctx context.Context, p *cli.Program, cfg *config.Config, job stri
 }
 
 // scheduleStates returns the states of the jobs that have a schedule, of a daemon that
-// runs now or of those on an HBase. Where they cannot be had it says so, and why.
-func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) map[string]schedule.State {
+// runs now or of those on an HBase; none where there is none.
+func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) (map[string]schedule.State, error) {
 	scheduled, err := cfg.Schedules()
-	if err != nil {
-		p.Note("export", "what schedules have begun, orders, and what is paused are not known: %v", err)
+	if err != nil || len(scheduled) == 0 {
+		return nil, err
 	}
-	names := slices.Sorted(maps.Keys(scheduled))
-	if len(names) == 0 {
-		return nil
-	}
-	all, err := readSchedules(ctx, p, cfg, names)
-	if err != nil {
-		p.Note("export", "what schedules have begun, orders, and what is paused are not known: %v", err)
-	}
-	return all
+	return readSchedules(ctx, p, cfg, slices.Sorted(maps.Keys(scheduled)))
 }
 
 // openSchedules opens the store that the states of schedules are in: that of the daemon
