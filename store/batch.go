@@ -348,19 +348,18 @@ type Refusal struct {
 
 // Error names the row, and says why.
 func (r *Refusal) Error() string {
-	once := *r
-	once.place()
-	return fmt.Sprintf("table %s, row %.100q: %v", r.Table, r.Row, once.Err)
+	return fmt.Sprintf("table %s, row %.100q: %v", r.Table, r.Row, r.reason())
 }
 
 // Unwrap returns why.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// place takes off r's error the row where that is r's own.
-func (r *Refusal) place() {
+// reason is r's error without its row, where that is r's own.
+func (r *Refusal) reason() error {
 	if e, ok := r.Err.(*RowError); ok && e.Table == CanonicalName(r.Table) && bytes.Equal(e.Row, r.Row) {
-		r.Err = e.Err
+		return e.Err
 	}
+	return r.Err
 }
 
 // BatchError is the refusal of single records. Nothing of the batch was applied;
@@ -373,7 +372,7 @@ type BatchError struct {
 // each record the refusal that comes first stays. It sorts the slice, which it keeps.
 func NewBatchError(refused []Refusal) *BatchError {
 	for i := range refused {
-		refused[i].place()
+		refused[i].Err = refused[i].reason()
 	}
 	slices.SortStableFunc(refused, func(a, b Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
 	return &BatchError{Refused: slices.CompactFunc(refused, func(a, b Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })}
