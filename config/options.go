@@ -54,6 +54,16 @@ func (c *Config) KafkaOptions() (*kafka.Options, error) {
 	return o, nil
 }
 
+// KafkaPartitions returns the partitions that a static assignment names, of each topic; nil =
+// it names none, and reads all.
+func (p *Pipeline) KafkaPartitions() []int32 {
+	var all []int32
+	for _, n := range p.Partitions {
+		all = append(all, int32(n))
+	}
+	return all
+}
+
 // tableFinder returns a function that finds the file's schemas, also those of
 // templates.
 func (c *Config) tableFinder() func(string) *store.TableDescriptor {
@@ -117,6 +127,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	o := &pipeline.Options{
 		Name: name, Topics: slices.Clone(p.Topics), Group: p.Group, Start: p.Start.pipeline(), Plan: plan,
 		Static:          p.Assign == "static",
+		Partitions:      p.KafkaPartitions(),
 		DeadLetterTopic: p.DeadLetters.Topic,
 		Poison:          p.DeadLetters.poison(),
 		Flush:           pipeline.Flush{MaxRecords: p.Flush.Records, MaxBytes: int64(p.Flush.Bytes), MaxAge: p.Flush.Age},
@@ -128,9 +139,6 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
 			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(cmp.Or(p.Fetch.MaxBatchBytes, maxMaxBatchBytes)), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
 		},
-	}
-	for _, n := range p.Partitions {
-		o.Partitions = append(o.Partitions, int32(n))
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = -1 // the file's 0 means not at all, the option's the default

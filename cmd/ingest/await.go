@@ -47,10 +47,8 @@ const (
 func newKafkaStart(c *kafka.Client, cfg *config.Config, log *slog.Logger) *kafkaStart {
 	s := &kafkaStart{client: c, log: log, topics: map[string][]string{}, parts: map[string][]int32{}, stands: map[string]standing{}, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
 	for _, name := range cfg.PipelineNames() {
-		s.topics[name] = cfg.Pipelines[name].Topics
-		for _, part := range cfg.Pipelines[name].Partitions {
-			s.parts[name] = append(s.parts[name], int32(part))
-		}
+		p := cfg.Pipelines[name]
+		s.topics[name], s.parts[name] = p.Topics, p.KafkaPartitions()
 	}
 	return s
 }
