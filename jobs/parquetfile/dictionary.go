@@ -21,7 +21,6 @@ type dictionary struct {
 	width   int // of decimals; 0 = texts
 	data    []byte
 	offsets []uint32 // n+1 into data
-	seen    []uint32 // by text: the last page that has it
 	page    uint32   // the current one; pages are numbered from 1
 
 	min, max int32 // of the current page; -1 = it is empty
@@ -66,7 +65,8 @@ func (d *dictionary) place(w word, mask uint64) uint64 {
 // slot is one place of the table.
 type slot struct {
 	word
-	text int32 // its number and 1; 0 = none
+	text int32  // its number and 1; 0 = none
+	page uint32 // the last that has it
 }
 
 // newDictionary returns a dictionary of decimals of so many bytes, or with 0 of texts.
@@ -78,7 +78,7 @@ func newDictionary(width int) *dictionary {
 
 // reset forgets the texts.
 func (d *dictionary) reset() {
-	d.data, d.offsets, d.seen = d.data[:0], append(d.offsets[:0], 0), d.seen[:0]
+	d.data, d.offsets = d.data[:0], append(d.offsets[:0], 0)
 	clear(d.slots)
 	d.page = 0
 	d.nextPage()
@@ -91,7 +91,7 @@ func (d *dictionary) nextPage() {
 }
 
 // len returns the number of texts.
-func (d *dictionary) len() int { return len(d.seen) }
+func (d *dictionary) len() int { return len(d.offsets) - 1 }
 
 // text returns a text by its number, valid until reset.
 func (d *dictionary) text(i int32) []byte {
@@ -126,7 +126,8 @@ func (d *dictionary) index(b []byte) (int32, error) {
 			return d.insert(s, w, b)
 		}
 		if i := s.text - 1; s.word == w && (w.n <= shortText || bytes.Equal(b, d.text(i))) {
-			if d.seen[i] != d.page {
+			if s.page != d.page {
+				s.page = d.page
 				d.first(i)
 			}
 			return i, nil
@@ -139,13 +140,12 @@ func (d *dictionary) insert(s *slot, w word, b []byte) (int32, error) {
 	if len(b) > math.MaxInt32-len(d.data) {
 		return 0, errPageTooLarge
 	}
-	i := int32(len(d.seen))
+	i := int32(d.len())
 	d.data = append(d.data, b...)
 	d.offsets = append(d.offsets, uint32(len(d.data)))
-	d.seen = append(d.seen, 0)
 	d.first(i)
-	*s = slot{w, i + 1}
-	if 2*len(d.seen) > len(d.slots) {
+	*s = slot{w, i + 1, d.page}
+	if 2*d.len() > len(d.slots) {
 		d.grow()
 	}
 	return i, nil
@@ -170,7 +170,6 @@ func (d *dictionary) grow() {
 
 // first takes note of a text that the current page did not have yet.
 func (d *dictionary) first(i int32) {
-	d.seen[i] = d.page
 	if d.min < 0 {
 		d.min, d.max = i, i
 		return
