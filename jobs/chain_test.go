@@ -46,6 +46,7 @@ type chain struct {
 	altered  []uint64                       // when the table was made anew, truncated or altered
 	before   *Manifest                      // the run that _latest.json named when the next one began; nil = none
 	told     bool                           // the store was told of that run when it had ended
+	ahead    bool                           // the Iceberg table was another run, whose process was killed before it named it
 	met      map[string]int
 }
 
@@ -96,6 +97,7 @@ func newChain(t *testing.T, rt *rapid.T, dir string, met map[string]int) *chain 
 	}
 	full := *spec
 	full.Incremental = Incremental{}
+	spec.Iceberg = slices.Contains(spec.Formats, Parquet) && rapid.Bool().Draw(rt, "iceberg")
 	full.Columns = slices.Clone(spec.Columns)
 	c.whole = mustCompile(t, "whole", &full, d)
 	if c.expires {
@@ -345,6 +347,11 @@ func (c *chain) attempt(rt *rapid.T, logical time.Time, checkpoint string, die i
 		holds, err := c.db.ChangeHolds(c.t.Context())
 		c.do(rt, err)
 		c.told = slices.ContainsFunc(holds, func(h store.ChangeHold) bool { return h.Since >= c.before.Sequence })
+		if c.job.spec.Iceberg {
+			current, err := icebergTable(local, "j").Current(c.t.Context())
+			c.do(rt, err)
+			c.ahead = current != c.before.RunID && current != runID("j", logical)
+		}
 	} else if !errors.Is(err, target.ErrNotFound) {
 		c.do(rt, err)
 	}
@@ -416,12 +423,24 @@ func (c *chain) compare(rt *rapid.T) {
 	if c.before != nil && !c.told {
 		c.met["not told"]++
 	}
-	if before := c.before; before != nil && c.told && before.Incremental.Number+1 < c.job.spec.Incremental.FullEvery &&
+	if c.ahead {
+		c.met["table ahead"]++
+	}
+	if before := c.before; before != nil && c.told && !c.ahead && before.Incremental.Number+1 < c.job.spec.Incremental.FullEvery &&
 		!slices.ContainsFunc(c.altered, func(at uint64) bool { return before.Sequence < at && at <= latest.Sequence }) {
 		want = before.Incremental.Number + 1
 	}
 	if latest.Incremental.Number != want {
 		rt.Fatalf("Got increment %d, want %d: run %s at %d, the table was altered at %d", latest.Incremental.Number, want, latest.RunID, latest.Sequence, c.altered)
+	}
+	if c.job.spec.Iceberg {
+		tg, err := target.OpenLocal(c.out)
+		c.do(rt, err)
+		current, err := icebergTable(tg, "j").Current(ctx)
+		if err := errors.Join(err, tg.Close()); err != nil || current != latest.RunID {
+			rt.Fatalf("the Iceberg table is run %q (%v), want %s", current, err, latest.RunID)
+		}
+		c.met[fmt.Sprint("snapshots ", min(want, 2))]++
 	}
 	c.met[fmt.Sprint("increments ", min(want, 2))]++
 }
@@ -461,7 +480,7 @@ func TestChainsOfKilledRuns(t *testing.T) {
 	}
 	for _, what := range []string{
 		"bulk", "flush", "rewrite", "compact", "tidy", "split", "merge", "reopen", "collect", "backfill", "alter", "truncate", "drop",
-		"killed before", "killed after", "killed half", "published before", "not told", "increments 0", "increments 1", "increments 2",
+		"killed before", "killed after", "killed half", "published before", "not told", "increments 0", "increments 1", "increments 2", "snapshots 0", "snapshots 2", "table ahead",
 	} {
 		if met[what] == 0 {
 			t.Errorf("Got no %q in %d cases: %v", what, cases, met)

@@ -228,12 +228,9 @@ type judged struct {
 
 // takeRuns removes those runs of one job that go, once its Iceberg table knows them no more.
 func (c *collection) takeRuns(ctx context.Context, runs []judged) {
-	current, err := c.expire(ctx, runs)
+	err := c.expire(ctx, runs)
 	for _, r := range runs {
 		g := Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: r.reason, Stays: r.stays}
-		if !r.stays && r.Iceberg && r.RunID == current {
-			g.Reason, g.Stays = "the Iceberg table is this run: what comes later is no snapshot of it", true
-		}
 		c.take(ctx, g, func() error {
 			if r.Iceberg && err != nil {
 				return err
@@ -243,23 +240,35 @@ func (c *collection) takeRuns(ctx context.Context, runs []judged) {
 	}
 }
 
-// expire takes the runs of one job that go from its Iceberg table, where that has any of
-// them, and returns the id of the run that the table is, which is to stay.
-func (c *collection) expire(ctx context.Context, runs []judged) (current string, err error) {
+// expire takes the runs of one job that go, of which the newest come first, from its Iceberg
+// table, where that has any of them, and has those stay that the table is made of.
+func (c *collection) expire(ctx context.Context, runs []judged) error {
+	goes := func(r judged) bool { return r.Iceberg && !r.stays }
+	if !slices.ContainsFunc(runs, goes) || ctx.Err() != nil {
+		return nil
+	}
+	table := icebergTable(c.target, runs[0].Job)
+	current, err := table.Current(ctx)
+	if err != nil {
+		return err
+	}
 	var ids []string
-	for _, r := range runs {
-		if r.Iceberg && !r.stays {
+	base := "" // of the newest that the table is made of
+	for i := range runs {
+		r := &runs[i]
+		switch {
+		case goes(*r) && r.RunID == current:
+			r.reason, r.stays, base = "the Iceberg table is this run: what comes later is no snapshot of it", true, r.Base
+		case base != "" && r.Dir == base:
+			r.reason, r.stays, base = "the Iceberg table goes on from this run: what comes later is no snapshot of it", true, r.Base
+		case goes(*r):
 			ids = append(ids, r.RunID)
 		}
 	}
-	if len(ids) == 0 || ctx.Err() != nil {
-		return "", nil
+	if c.DryRun || len(ids) == 0 {
+		return nil
 	}
-	table := icebergTable(c.target, runs[0].Job)
-	if current, err = table.Current(ctx); err == nil && !c.DryRun {
-		err = table.Expire(ctx, ids)
-	}
-	return current, err
+	return table.Expire(ctx, ids)
 }
 
 // list returns the runs that are looked at.

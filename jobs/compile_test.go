@@ -25,7 +25,6 @@ func TestCompileErrors(t *testing.T) {
 		"iceberg of increments": {"j", func(s *Spec) { s.Iceberg, s.Incremental.FullEvery = true, 2 }, []string{
 			"columns: an increment says of each row whether it is there: add {name: op, from: $op, type: string}",
 			"columns: increments are put together by the row key: add a column from $row of type string or bytes, in no coding that gives two keys one value",
-			"iceberg: runs of a job with incremental have the changed rows alone, and a snapshot has all",
 		}},
 		"format":      {"j", func(s *Spec) { s.Formats = []string{"parquet", "csv", "parquet"} }, []string{`formats[1]: "csv" is no format; it is parquet or arrow`, "formats[2]: parquet is given twice"}},
 		"compression": {"j", func(s *Spec) { s.Compression = "snappy" }, []string{`compression: "snappy" is no codec of Arrow files; it is one of [none lz4 zstd]`}},

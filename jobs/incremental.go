@@ -238,6 +238,15 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	case !m.LogicalTime.After(base.LogicalTime):
 		return &noBaseError{"it is for a time before the run before"}
 	}
+	if r.Job.spec.Iceberg {
+		current, err := icebergTable(r.Target, m.Job).Current(ctx)
+		if err != nil {
+			return err
+		}
+		if current != base.RunID {
+			return &noBaseError{"the Iceberg table is not the run before"}
+		}
+	}
 	// Nobody could read what goes on from it otherwise.
 	err = walkChain(ctx, r.Target, m.Job, base, func(*Manifest) {})
 	if broken := (*brokenChainError)(nil); errors.As(err, &broken) {

@@ -127,8 +127,8 @@ type Spec struct {
 	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
 	// Iceberg makes the Parquet files of the job's runs an Apache Iceberg table, too, in the
-	// job's directory below out, of which each run is a snapshot that replaces the one before
-	// (docs/iceberg.md). Default: false.
+	// job's directory below out, of which each run is a snapshot that replaces the one before,
+	// or, of an increment, changes it (docs/iceberg.md). Default: false.
 	Iceberg bool `yaml:"iceberg,omitempty" json:",omitempty"`
 	// SchemaChanges is what may become of the columns from one run to the next: any
 	// (default), all; compatible, what readers of both get along with: new nullable columns,
@@ -254,9 +254,6 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	if s.Iceberg && j.schema != nil {
 		checkIceberg(j.formats, j.schema.Columns(), bad)
-	}
-	if s.Iceberg && s.Incremental != (Incremental{}) {
-		bad("iceberg", "runs of a job with incremental have the changed rows alone, and a snapshot has all")
 	}
 	j.compilePartitions(bad)
 	j.compileSort(bad)

@@ -3,11 +3,14 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"path"
 	"slices"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/iceberg"
+	"sluice/jobs/parquetfile"
 	"sluice/jobs/target"
 )
 
@@ -34,21 +37,94 @@ func publishSnapshot(ctx context.Context, t target.Target, dir string, m *Manife
 	if err != nil {
 		return err
 	}
-	return icebergTable(t, m.Job).Publish(ctx, r, func(ctx context.Context, before string) (*iceberg.Run, error) {
-		before = path.Join(m.Job, before)
-		replaced, _, err := readManifest(ctx, t, path.Join(before, ManifestName))
-		if errors.Is(err, target.ErrNotFound) {
+	if m.increment() {
+		if err := findGone(ctx, t, dir, m, r); err != nil {
+			return err
+		}
+	}
+	return icebergTable(t, m.Job).Publish(ctx, r, func(ctx context.Context, before string) ([]*iceberg.Run, error) {
+		replaced, err := snapshotsOf(ctx, t, m.Job, before)
+		if broken := (*brokenChainError)(nil); errors.Is(err, target.ErrNotFound) || errors.As(err, &broken) {
 			return nil, nil
+		}
+		return replaced, err
+	})
+}
+
+// snapshotsOf returns the run in dir, below the job's directory, as Iceberg knows it, behind
+// those that it goes on from, the full one first.
+func snapshotsOf(ctx context.Context, t target.Target, job, dir string) ([]*iceberg.Run, error) {
+	m, _, err := readManifest(ctx, t, path.Join(job, dir, ManifestName))
+	if err != nil {
+		return nil, err
+	}
+	all := []*Manifest{m}
+	if err := walkChain(ctx, t, job, m, func(base *Manifest) { all = append(all, base) }); err != nil {
+		return nil, err
+	}
+	runs := make([]*iceberg.Run, len(all))
+	for i, m := range all {
+		if runs[len(all)-1-i], err = snapshotOf(dir, m); err != nil {
+			return nil, err
+		}
+		if m.increment() {
+			dir = m.Incremental.Base
+		}
+	}
+	return runs, nil
+}
+
+// findGone finds the rows of r, the increment in dir of manifest m, that are none of the table.
+func findGone(ctx context.Context, t target.Target, dir string, m *Manifest, r *iceberg.Run) error {
+	for i := range r.Files {
+		f := &r.Files[i]
+		var err error
+		if f.Gone, err = goneIn(ctx, t, path.Join(dir, f.Path), m.Columns[m.opColumn()].Name); err != nil {
+			return fmt.Errorf("rows that are gone in %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// goneIn returns the rows of a Parquet file of an increment whose column op says that they are
+// gone, as iceberg.File has them.
+func goneIn(ctx context.Context, t target.Target, name, op string) (gone []uint64, err error) {
+	in, err := t.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	rd, err := parquetfile.NewForeignReader(in, in.Size(), []string{op}) // which reads that column alone
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	for row := 0; ; {
+		b, err := rd.Next()
+		if err == io.EOF {
+			return gone, nil
+		}
+		if err == nil {
+			err = ctx.Err()
 		}
 		if err != nil {
 			return nil, err
 		}
-		return snapshotOf(before, replaced)
-	})
+		v := b.Vector(0)
+		for i := range v.Len() {
+			if string(v.Bytes(i)) == columnar.OpDelete {
+				for len(gone) <= row/64 {
+					gone = append(gone, 0)
+				}
+				gone[row/64] |= 1 << (row % 64)
+			}
+			row++
+		}
+	}
 }
 
 // snapshotOf returns the run in dir, of manifest m, as Iceberg knows it: its Parquet files
-// that have rows.
+// that have rows. Of an increment, findGone finds what is missing.
 func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 	r := &iceberg.Run{
 		ID: m.RunID, LogicalTime: m.LogicalTime, FinishedAt: m.FinishedAt, Dir: path.Base(dir), Sequence: m.Sequence, Version: m.Version,
@@ -56,6 +132,9 @@ func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 	}
 	if key := m.keyColumn(); key >= 0 && m.keyed() {
 		r.Key = m.Columns[key].Name
+	}
+	if m.increment() {
+		r.Base, r.Identity = m.Incremental.BaseRunID, m.Columns[m.rowColumn()].Name
 	}
 	for i := range m.Files {
 		f := &m.Files[i]

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
 	"sluice/jobs/target"
 )
 
@@ -150,6 +152,123 @@ func TestSnapshotFails(t *testing.T) {
 		t.Errorf("Got %v", err)
 	}
 	tableRuns(t, out, "j", "1")
+}
+
+// TestIncrementSnapshots: an increment is a snapshot that goes on from the one before; where the
+// table is not the run before, the next run is full, and says why.
+func TestIncrementSnapshots(t *testing.T) {
+	out := t.TempDir()
+	s := newIncremental(t, out, 10)
+	tg, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	run := func(number int, runs string, why string) *Manifest {
+		t.Helper()
+		s.log.Reset()
+		m := s.run(t, RunOptions{})
+		if m.Incremental.Number != number || why != "" && !strings.Contains(s.log.String(), why) {
+			t.Fatalf("Got increment %d, want %d (%s): %s", m.Incremental.Number, number, why, s.log.String())
+		}
+		if !s.job.spec.Iceberg {
+			return m
+		}
+		hint, err := os.ReadFile(filepath.Join(out, "j", "metadata", "version-hint.text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := tableRuns(t, out, "j", string(hint))
+		if last := got[len(got)-1]; last != m.RunID+" "+runs {
+			t.Errorf("The table is %s, want %s %s", last, m.RunID, runs)
+		}
+		return m
+	}
+	s.put("a", "1", 1)
+	s.put("b", "1", 1)
+	run(0, "", "")
+	// A table that begins in the middle of a chain would be of its changes alone.
+	s.job.spec.Iceberg = true
+	s.put("c", "1", 1)
+	run(0, "3", "the Iceberg table is not the run before")
+	s.put("a", "2", 2)
+	run(1, "4", "")
+	run(2, "4", "")
+	// Somebody has begun the table anew.
+	if err := os.RemoveAll(filepath.Join(out, "j", "metadata")); err != nil {
+		t.Fatal(err)
+	}
+	s.put("a", "3", 3)
+	run(0, "3", "the Iceberg table is not the run before")
+	s.put("b", "3", 3)
+	run(1, "4", "")
+	s.put("b", "4", 4)
+	last := run(2, "5", "")
+
+	// Of a job whose runs are no snapshots any more, the table stays, with what it goes on from.
+	s.job.spec.Iceberg = false
+	s.job.spec.Incremental.FullEvery = 2
+	run(0, "", "")
+	garbage, err := Collect(t.Context(), &CollectOptions{Target: tg, Keep: map[string]Keep{"j": {Runs: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := map[string]int{}
+	for _, g := range garbage {
+		if g.Stays {
+			stays[g.Reason]++
+		}
+	}
+	if d := cmp.Diff(map[string]int{
+		"the Iceberg table is this run: what comes later is no snapshot of it": 1, "the Iceberg table goes on from this run: what comes later is no snapshot of it": 2,
+	}, stays); d != "" || len(garbage) != 7 {
+		t.Errorf("%s of %d: %v", d, len(garbage), garbage)
+	}
+	if before, err := snapshotsOf(t.Context(), tg, "j", filepath.Base(runDir("j", last.LogicalTime))); err != nil || len(before) != 3 {
+		t.Errorf("The table is made of %v, %v", before, err)
+	}
+}
+
+// TestIncrementSnapshotFails: an increment whose process was killed before the table had it is
+// made a snapshot by whoever points at it.
+func TestIncrementSnapshotFails(t *testing.T) {
+	out := t.TempDir()
+	s := newIncremental(t, out, 10)
+	s.job.spec.Iceberg = true
+	tg, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	s.put("a", "1", 1)
+	s.put("b", "1", 1)
+	first := s.run(t, RunOptions{})
+	m := cell.Mutation{Table: "t", Row: []byte("a")}
+	m.DeleteFamily("f", cell.Latest)
+	s.mutate(&m)
+	s.at = s.at.Add(time.Hour)
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	published, err := Run(t.Context(), &RunOptions{
+		Job: s.job, Source: snapshot, Target: unwritable{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
+	})
+	if published == nil || published.Incremental.Number != 1 || !errors.Is(err, errUnwritable) {
+		t.Fatalf("Got %+v, %v", published, err)
+	}
+	if _, err := FinishPublished(t.Context(), tg, "j", s.at); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{first.RunID + " 2", published.RunID + " 3"}, tableRuns(t, out, "j", "2")); d != "" {
+		t.Error(d)
+	}
+	file := published.Files[slices.IndexFunc(published.Files, func(f File) bool { return f.Format == Parquet && f.Rows > 0 })]
+	gone, err := goneIn(t.Context(), tg, filepath.Join(runDir("j", s.at), file.Path), "op")
+	if d := cmp.Diff([]uint64{1}, gone); d != "" || err != nil {
+		t.Errorf("%s, %v", d, err)
+	}
 }
 
 // TestSnapshotPlace: a run whose table nobody could open is not published at all.

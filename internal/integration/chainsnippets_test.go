@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -203,13 +202,8 @@ func (c *chain) read(python, reader string) {
 		columns = append(columns, m.Columns[i].Name)
 	}
 	want, rows := []any{columns}, []any{}
-	for _, row := range slices.Sorted(maps.Keys(c.table)) {
-		n := c.table[row]
-		if m.Rows == string(columnar.PerCell) {
-			rows = append(rows, []any{row, "put", "j", fmt.Sprintf(`{"n":%d}`, n)}, []any{row, "put", "n", fmt.Sprint(n)})
-			continue
-		}
-		rows = append(rows, []any{row, "upsert", float64(n), fmt.Sprintf(`{"n":%d}`, n)})
+	for _, row := range c.rows(m.Rows) {
+		rows = append(rows, row)
 	}
 	if d := cmp.Diff(append(want, rows), got); d != "" {
 		t.Errorf("%s, number %d (-want +got):\n%s\n%s\n%s", reader, m.Incremental.Number, d, code, strings.TrimSpace(string(out)))

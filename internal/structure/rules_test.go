@@ -46,7 +46,7 @@ var packages = map[string][]string{
 	"jobs/parquetfile": {"jobs/columnar", "internal/turns"},
 	"jobs/arrowfile":   {"jobs/columnar", "internal/turns"},
 	"jobs/target":      {"internal/filelock"},
-	"jobs/iceberg":     {"jobs/columnar", "jobs/target"},
+	"jobs/iceberg":     {"jobs/columnar", "jobs/parquetfile", "jobs/target"},
 	"jobs/join":        {"jobs/columnar", "jobs/spill"},
 	"jobs/spill":       {"jobs/columnar"},
 	"jobs/rowsort":     {"jobs/columnar", "jobs/spill", "internal/turns"},

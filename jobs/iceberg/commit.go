@@ -137,14 +137,14 @@ func (t *Table) hint(ctx context.Context, version int) error {
 	})
 }
 
-// Avro files are named SEQUENCE-RANDOM-KIND: those of one snapshot begin alike, and those
-// of a commit that another was faster than with what no snapshot has.
+// The files of snapshots are named SEQUENCE-RANDOM-KIND: those of one snapshot begin alike, and
+// those of a commit that another was faster than with what no snapshot has.
 
 // stemOf returns how the names of a snapshot's files begin, and its sequence; ok is false
 // for other files.
 func stemOf(file string) (stem string, sequence int64, ok bool) {
 	parts := strings.Split(file, "-")
-	if len(parts) != 3 || !strings.HasSuffix(file, ".avro") {
+	if len(parts) != 3 || !strings.HasSuffix(file, ".avro") && !strings.HasSuffix(file, ".parquet") {
 		return "", 0, false
 	}
 	sequence, err := strconv.ParseInt(parts[0], 10, 64)
@@ -152,7 +152,8 @@ func stemOf(file string) (stem string, sequence int64, ok bool) {
 }
 
 // sweep removes what version of the table, m, has no use of any more: old versions, the
-// files of expired snapshots, and those of commits that others were faster than.
+// files of expired snapshots, but for those that others go on from, and those of commits that
+// others were faster than.
 func (t *Table) sweep(ctx context.Context, m *metadata, version int) error {
 	c, ok := t.Target.(target.Collector)
 	if !ok {
@@ -170,9 +171,9 @@ func (t *Table) sweep(ctx context.Context, m *metadata, version int) error {
 	for _, f := range files {
 		n, old := versionOf(f.Name)
 		old = old && n < version-keptVersions
-		stem, sequence, avro := stemOf(f.Name)
+		stem, sequence, ours := stemOf(f.Name)
 		// A later sequence is one of a commit at work.
-		if old || avro && sequence <= m.LastSequence && !used[stem] {
+		if old || ours && sequence <= m.LastSequence && !used[stem] && !m.goesOnFrom(sequence) {
 			if err := c.RemoveFile(ctx, t.name(f.Name)); err != nil {
 				return err
 			}
@@ -181,30 +182,49 @@ func (t *Table) sweep(ctx context.Context, m *metadata, version int) error {
 	return nil
 }
 
+// newManifestWriter begins the next snapshot, which is of r.
+func (t *Table) newManifestWriter(m *metadata, r *Run) *manifestWriter {
+	sequence := m.LastSequence + 1
+	return &manifestWriter{
+		table: t, metadata: m, snapshot: snapshot{ID: m.snapshotID(r.ID), Sequence: sequence},
+		stem: fmt.Sprintf("%d-%s", sequence, rand.Text()),
+	}
+}
+
 // addSnapshot writes the manifests of a snapshot of r, which replaces the files of
-// replaced, those of the current snapshot, or where that is nil nobody knows which, and
+// replaced, those of the current snapshot, or where there are none nobody knows which, and
 // makes it the current one.
-func (t *Table) addSnapshot(ctx context.Context, m *metadata, r, replaced *Run) error {
-	w := manifestWriter{table: t, metadata: m, snapshot: snapshot{ID: m.snapshotID(r.ID), Sequence: m.LastSequence + 1}}
-	w.stem = fmt.Sprintf("%d-%s", w.snapshot.Sequence, rand.Text())
+func (t *Table) addSnapshot(ctx context.Context, m *metadata, r *Run, replaced []*Run) error {
+	w := t.newManifestWriter(m, r)
 	current, deleted := m.current(), m.CurrentSchemaID
+	added, err := t.addedIn(ctx, m, current, replaced)
+	if err != nil {
+		return err
+	}
 	m.setSchema(r.Columns)
 	if m.unbind(); m.current() == nil {
 		replaced = nil
 	}
-	if replaced != nil {
+	for i, before := range replaced {
 		w.snapshot.Parent = current.ID
-		if _, err := w.write(ctx, replaced, statusDeleted, deleted, current.Sequence); err != nil {
+		if _, err := w.write(ctx, before, statusDeleted, deleted, added[i]); err != nil {
 			return err
 		}
 	}
+	return w.end(ctx, r, summary(r, replaced))
+}
+
+// end writes the manifests of the files that r has added, and makes the snapshot, which says
+// this of itself, the current one.
+func (w *manifestWriter) end(ctx context.Context, r *Run, says map[string]string) error {
+	m := w.metadata
 	added, err := w.write(ctx, r, statusAdded, m.CurrentSchemaID, w.snapshot.Sequence)
 	if err != nil {
 		return err
 	}
 	m.DefaultSpecID, m.DefaultSortOrder = added.spec.ID, added.order
-	w.snapshot.SchemaID, w.snapshot.Summary = m.CurrentSchemaID, summary(r, replaced)
-	w.snapshot.Summary[summarySpecs] = w.specs(added)
+	w.snapshot.SchemaID, w.snapshot.Summary = m.CurrentSchemaID, says
+	says[summarySpecs] = w.specs(added)
 	if err := w.list(ctx); err != nil {
 		return err
 	}
@@ -233,9 +253,22 @@ func (w *manifestWriter) write(ctx context.Context, r *Run, status, schema int, 
 	if e.order, err = m.order(r.Columns, r.Order); err != nil {
 		return nil, err
 	}
-	return e, e.manifests(func(data []byte, files []File) error {
-		f := manifestFile{name: fmt.Sprintf("%s-m%d.avro", w.stem, len(w.manifests)), bytes: len(data), spec: e.spec.ID, minSequence: sequence}
-		if status == statusAdded {
+	if r.Key != "" {
+		if e.bounded, err = fieldOf(r.Columns, r.Key); err != nil {
+			return nil, err
+		}
+	}
+	return e, w.writeEntries(ctx, e)
+}
+
+// writeEntries writes the manifests of e.
+func (w *manifestWriter) writeEntries(ctx context.Context, e *entries) error {
+	return e.manifests(func(data []byte, files []File) error {
+		f := manifestFile{
+			name: fmt.Sprintf("%s-m%d.avro", w.stem, len(w.manifests)), bytes: len(data), spec: e.spec.ID, deletes: e.content != contentData,
+			sequence: w.snapshot.Sequence, minSequence: e.sequence, snapshot: w.snapshot.ID,
+		}
+		if e.status == statusAdded {
 			f.added = totalsOf(files)
 		} else {
 			f.deleted = totalsOf(files)
@@ -258,7 +291,7 @@ func (w *manifestWriter) specs(added *entries) string {
 // list writes the list of the manifests, and makes it the snapshot's.
 func (w *manifestWriter) list(ctx context.Context) error {
 	dir, name := w.metadata.Location+"/"+metadataDir, w.stem+"-list.avro"
-	data, err := manifestList(&w.snapshot, dir, w.manifests)
+	data, err := encodeList(&w.snapshot, dir, w.manifests)
 	if err != nil {
 		return err
 	}

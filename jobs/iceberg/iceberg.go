@@ -3,8 +3,8 @@
 // knows the format (https://iceberg.apache.org/spec/, version 2).
 //
 // The table lies in the job's directory. Its data files are the Parquet files of runs,
-// where they are; each snapshot is one run, whole, and replaces the one before. The
-// metadata is as Iceberg's file-system tables have it: metadata/vN.metadata.json, the
+// where they are; each snapshot is one run, which replaces the one before, or, of an
+// increment, goes on from it (increment.go). The metadata is as Iceberg's file-system tables have it: metadata/vN.metadata.json, the
 // newest N being the table, and metadata/version-hint.text, which says N to readers that
 // cannot list. Who makes the next N first has committed, atomically (target.Target.Update);
 // what lost is removed.
@@ -28,6 +28,10 @@ import (
 
 // ErrForeign is wrapped by the errors about metadata that this package has not written.
 var ErrForeign = errors.New("iceberg: the table is not of this writer alone")
+
+// ErrBase is wrapped by the errors about increments that go on from another run than the
+// table is.
+var ErrBase = errors.New("iceberg: the table is not the run that this one goes on from")
 
 // ErrColumns is wrapped by the errors about columns that no table can have together.
 var ErrColumns = errors.New("iceberg: columns")
@@ -55,6 +59,12 @@ type Run struct {
 	Order       []columnar.Order  // by which the rows of a file follow each other
 	Key         string            // the column that files have bounds of; empty = none
 	Files       []File            // its Parquet files
+
+	// Base is the id of the run that this one, an increment, goes on from; empty = it is whole.
+	// Of each value of the column Identity, which tells rows apart, the rows of the increment
+	// replace all those before.
+	Base     string
+	Identity string
 }
 
 // File is a data file.
@@ -63,6 +73,10 @@ type File struct {
 	Rows, Bytes int64
 	Partition   []*string // the values of PartitionBy, as text; nil = null
 	Min, Max    []byte    // of the column Key; nil in a file without rows
+	// Gone are, in an increment, the rows that are no rows of the table, and say that there is
+	// none of their Identity any more: row i where bit i%64 of Gone[i/64] is set. Rows behind
+	// its end are there.
+	Gone []uint64
 }
 
 // Check returns what keeps a table from having these columns: its error wraps ErrColumns.
@@ -91,9 +105,10 @@ func CheckLocation(url string) error {
 // Publish makes r the table's current snapshot, and the table where there is none. It does
 // nothing where r is one of its snapshots already, or the current one is for a later
 // time. previous returns the run in a directory below the table's, whose files the new
-// snapshot's replace, or nil where it is gone: then the snapshot does not say what it
-// replaces.
-func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.Context, dir string) (*Run, error)) error {
+// snapshot's replace, behind all those that it goes on from, the whole one first, or none where
+// one of these is gone: then the snapshot does not say what it replaces. The error wraps ErrBase
+// where r goes on from another run than the table is.
+func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.Context, dir string) ([]*Run, error)) error {
 	if err := Check(r.Columns); err != nil {
 		return err
 	}
@@ -111,8 +126,9 @@ func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.C
 		if m.snapshotOf(r.ID) != nil {
 			return nil, nil
 		}
-		var replaced *Run
-		if current := m.current(); current != nil {
+		var replaced []*Run
+		current := m.current()
+		if current != nil {
 			at, err := time.Parse(time.RFC3339Nano, current.Summary[summaryTime])
 			if err != nil {
 				return nil, fmt.Errorf("%w: snapshot %d: %w", ErrForeign, current.ID, err)
@@ -120,6 +136,15 @@ func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.C
 			if at.After(r.LogicalTime) {
 				return nil, nil
 			}
+		}
+		if r.Base != "" {
+			if current == nil || current.Summary[summaryRun] != r.Base {
+				return nil, fmt.Errorf("%w, %s: a run that is whole makes the table anew", ErrBase, r.Base)
+			}
+			return m, t.addIncrement(ctx, m, r)
+		}
+		if current != nil {
+			var err error
 			if replaced, err = previous(ctx, path.Dir(current.Summary[summaryManifest])); err != nil {
 				return nil, err
 			}

@@ -65,7 +65,26 @@ func openS3(t *testing.T) target.Target {
 	return tg
 }
 
-func (l *lake) previous(_ context.Context, dir string) (*Run, error) { return l.runs[dir], nil }
+func (l *lake) previous(_ context.Context, dir string) (runs []*Run, err error) {
+	if r := l.runs[dir]; r != nil {
+		runs = l.chain(r)
+	}
+	return runs, nil
+}
+
+// chain returns what r goes on from, the whole run first, and r.
+func (l *lake) chain(r *Run) []*Run {
+	if r.Base == "" {
+		return []*Run{r}
+	}
+	for _, base := range l.runs {
+		if base.ID == r.Base {
+			return append(l.chain(base), r)
+		}
+	}
+	l.t.Fatalf("run %s goes on from %s, which is not there", r.ID, r.Base)
+	return nil
+}
 
 func (l *lake) publish(r *Run) {
 	l.t.Helper()
@@ -135,14 +154,25 @@ func (l *lake) entriesOf(s *snapshot) (all []map[string]any) {
 	}
 	for _, m := range list {
 		data := l.file(m["manifest_path"].(string))
-		if m["manifest_length"] != int64(len(data)) || m["sequence_number"] != s.Sequence || m["added_snapshot_id"] != s.ID {
+		now := m["sequence_number"] == s.Sequence && m["added_snapshot_id"] == s.ID
+		before := m["sequence_number"].(int64) < s.Sequence && m["sequence_number"].(int64) >= s.whole() && m["added_snapshot_id"] != s.ID
+		if m["manifest_length"] != int64(len(data)) || !now && !before {
 			l.t.Errorf("a manifest of %d bytes of snapshot %d, sequence %d, is listed as %v", len(data), s.ID, s.Sequence, m)
 		}
-		_, entries := avroRead(l.t, data)
+		header, entries := avroRead(l.t, data)
+		if want := map[any]string{int64(0): "data", int64(1): "deletes"}[m["content"]]; header["content"] != want {
+			l.t.Errorf("a manifest of %v is listed as of %v", header["content"], m["content"])
+		}
 		files, rows := map[int64]int64{}, map[int64]int64{}
 		for _, e := range entries {
 			files[e["status"].(int64)]++
 			rows[e["status"].(int64)] += e["data_file"].(map[string]any)["record_count"].(int64)
+			if e["snapshot_id"] != m["added_snapshot_id"] {
+				l.t.Errorf("an entry says snapshot %v, the list %v", e["snapshot_id"], m["added_snapshot_id"])
+			}
+			if status, content := e["status"], e["data_file"].(map[string]any)["content"]; (content != int64(contentData)) != (m["content"] == int64(1)) || before && status == int64(statusDeleted) {
+				l.t.Errorf("an entry of status %v and content %v is in a manifest of %v", status, content, m)
+			}
 		}
 		want := []any{files[statusAdded], rows[statusAdded], files[statusDeleted], rows[statusDeleted], int64(0), int64(0)}
 		got := []any{m["added_files_count"], m["added_rows_count"], m["deleted_files_count"], m["deleted_rows_count"], m["existing_files_count"], m["existing_rows_count"]}
@@ -162,15 +192,14 @@ func (l *lake) check(m *metadata, s *snapshot) {
 		l.t.Fatalf("snapshot %+v is of no run", s)
 	}
 	want := map[string]int64{}
-	for _, f := range r.Files {
-		want[l.table.Target.URL(path.Join("views", r.Dir, f.Path))] = f.Rows
+	for _, r := range l.chain(r) {
+		for _, f := range r.Files {
+			want[l.table.Target.URL(path.Join("views", r.Dir, f.Path))] = f.Rows
+		}
 	}
 	got := map[string]int64{}
 	for _, e := range l.entriesOf(s) {
-		if e["snapshot_id"] != s.ID {
-			l.t.Errorf("an entry of snapshot %d says %v", s.ID, e["snapshot_id"])
-		}
-		if f := e["data_file"].(map[string]any); e["status"] == int64(statusAdded) {
+		if f := e["data_file"].(map[string]any); e["status"] == int64(statusAdded) && f["content"] == int64(contentData) {
 			got[f["file_path"].(string)] = f["record_count"].(int64)
 		}
 	}
@@ -214,7 +243,7 @@ func TestPublish(t *testing.T) {
 			page := int64(columnar.FieldID("page", columnar.String))
 			if d := cmp.Diff(map[string]any{
 				"content": int64(0), "file_path": l.table.Target.URL("views/run=1/part-1.parquet"), "file_format": "PARQUET", "partition": map[string]any{},
-				"record_count": int64(20), "file_size_in_bytes": int64(1001), "sort_order_id": int64(m.DefaultSortOrder),
+				"record_count": int64(20), "file_size_in_bytes": int64(1001), "equality_ids": nil, "sort_order_id": int64(m.DefaultSortOrder),
 				"lower_bounds": []any{map[string]any{"key": page, "value": []byte("a1")}},
 				"upper_bounds": []any{map[string]any{"key": page, "value": []byte("b1")}},
 			}, entry); d != "" {
@@ -276,7 +305,7 @@ func TestPreviousGone(t *testing.T) {
 	l.publish(testRun(1, 1))
 	r := testRun(2, 1)
 	l.runs[r.Dir] = r
-	if err := l.table.Publish(t.Context(), r, func(context.Context, string) (*Run, error) { return nil, nil }); err != nil {
+	if err := l.table.Publish(t.Context(), r, func(context.Context, string) ([]*Run, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
 	s := l.read().current()
@@ -509,19 +538,28 @@ func (f *failing) step(do func() error) error {
 // TestKilled: whatever step a publication or an expiry is cut off at, the table is that of
 // before or of afterwards, the same again finishes it, and nothing is left.
 func TestKilled(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { testKilled(t, 13, testRun) })
+	t.Run("increment", func(t *testing.T) { testKilled(t, 4, testIncrement) })
+}
+
+// testKilled cuts off the publication of the last-th run, behind whole ones.
+func testKilled(t *testing.T, last int, make func(n, files int) *Run) {
+	id := func(n int) string { return fmt.Sprintf("id%d", n) }
+	goes := []string{id(last - 3), id(last - 2)}
 	for _, after := range []bool{false, true} {
 		for step := 1; ; step++ {
 			l := newLake(t, openLocal(t))
-			for n := 1; n <= 12; n++ {
+			for n := 1; n < last; n++ {
 				l.publish(testRun(n, 1))
 			}
 			whole := l.table.Target.(target.Collector)
 			f := &failing{whole, step, after}
 			l.table.Target = f
-			l.runs["run=13"] = testRun(13, 2)
-			err := l.table.Publish(t.Context(), testRun(13, 2), l.previous)
+			r := make(last, 2)
+			l.runs[r.Dir] = r
+			err := l.table.Publish(t.Context(), r, l.previous)
 			if err == nil {
-				err = l.table.Expire(t.Context(), []string{"id11", "id12"})
+				err = l.table.Expire(t.Context(), goes)
 			}
 			if err != nil && !errors.Is(err, errKilled) {
 				t.Fatal(err)
@@ -535,13 +573,13 @@ func TestKilled(t *testing.T) {
 			for i := range m.Snapshots {
 				l.check(m, &m.Snapshots[i])
 			}
-			l.publish(testRun(13, 2))
-			if err := l.table.Expire(t.Context(), []string{"id11", "id12"}); err != nil {
+			l.publish(make(last, 2))
+			if err := l.table.Expire(t.Context(), goes); err != nil {
 				t.Fatal(err)
 			}
-			l.publish(testRun(14, 1))
+			l.publish(testRun(last+1, 1))
 			m = l.read()
-			if ids := runsOf(m); !slices.Equal(ids[len(ids)-3:], []string{"id10", "id13", "id14"}) {
+			if ids := runsOf(m); !slices.Equal(ids[len(ids)-3:], []string{id(last - 1), id(last), id(last + 1)}) || slices.Contains(ids, goes[0]) || slices.Contains(ids, goes[1]) {
 				t.Errorf("step %d, after %t: snapshots of %v", step, after, ids)
 			}
 			used := map[string]bool{}

@@ -16,6 +16,13 @@ const (
 	statusDeleted = 2
 )
 
+// What the files of entries hold.
+const (
+	contentData      = 0
+	contentPositions = 1 // rows of data files that are none of the table, by place
+	contentEquality  = 2 // values of columns: rows with them of files before are none of the table
+)
+
 // manifestEntries is how many entries a manifest has at most: some MB, which readers take
 // side by side.
 const manifestEntries = 20_000
@@ -25,7 +32,10 @@ type manifestFile struct {
 	name        string // in the directory of the metadata
 	bytes       int
 	spec        int
-	minSequence int64
+	deletes     bool  // its files say which rows are none of the table
+	sequence    int64 // of the snapshot that it came with
+	minSequence int64 // of its files
+	snapshot    int64 // that it came with
 	added       totals
 	deleted     totals
 }
@@ -76,6 +86,7 @@ func entrySchema(spec *partitionSpec, columns []*columnar.Column) string {
 		`{"name":"file_size_in_bytes","type":"long","field-id":104},` +
 		bounds("lower_bounds", 125, 126, 127) + `,` +
 		bounds("upper_bounds", 128, 129, 130) + `,` +
+		`{"name":"equality_ids","type":["null",{"type":"array","items":"int","element-id":136}],"default":null,"field-id":135},` +
 		`{"name":"sort_order_id","type":["null","int"],"default":null,"field-id":140}` +
 		`]},"field-id":2}]}`
 }
@@ -108,6 +119,9 @@ type entries struct {
 	snapshot int64 // in which they got this status
 	sequence int64 // in which they were added; of added ones readers know it from the list
 	location string
+	bounded  int32 // the field that files have bounds of; 0 = none
+	content  int
+	identity int32 // the field of contentEquality
 }
 
 // manifests encodes manifests of the files of e and calls each with it.
@@ -127,23 +141,19 @@ func (e *entries) manifests(each func(data []byte, files []File) error) error {
 	if err != nil {
 		return err
 	}
-	key := int32(0)
-	if e.run.Key != "" {
-		c, err := column(e.run.Columns, e.run.Key)
-		if err != nil {
-			return err
-		}
-		key = columnar.FieldID(c.Name, c.Type)
+	content := "data"
+	if e.content != contentData {
+		content = "deletes"
 	}
 	for files := e.run.Files; len(files) > 0; {
 		part := files[:min(len(files), manifestEntries)]
 		files = files[len(part):]
 		out := newAvroFile(entrySchema(&e.spec, columns), map[string]string{
 			"schema": string(schema), "schema-id": strconv.Itoa(e.schema.ID), "partition-spec": string(spec), "partition-spec-id": strconv.Itoa(e.spec.ID),
-			"format-version": "2", "content": "data",
+			"format-version": "2", "content": content,
 		})
 		for i := range part {
-			if err := e.entry(&out.block, &part[i], columns, key); err != nil {
+			if err := e.entry(&out.block, &part[i], columns); err != nil {
 				return fmt.Errorf("%s: %w", part[i].Path, err)
 			}
 			if err := out.added(); err != nil {
@@ -162,7 +172,7 @@ func (e *entries) manifests(each func(data []byte, files []File) error) error {
 }
 
 // entry appends the entry of f.
-func (e *entries) entry(v *avroValue, f *File, columns []*columnar.Column, key int32) error {
+func (e *entries) entry(v *avroValue, f *File, columns []*columnar.Column) error {
 	v.long(int64(e.status))
 	v.some()
 	v.long(e.snapshot)
@@ -174,7 +184,7 @@ func (e *entries) entry(v *avroValue, f *File, columns []*columnar.Column, key i
 		v.some()
 		v.long(e.sequence)
 	}
-	v.long(0) // data
+	v.long(int64(e.content))
 	v.bytes([]byte(e.location + "/" + path.Join(e.run.Dir, f.Path)))
 	v.bytes([]byte("PARQUET"))
 	for i, c := range columns {
@@ -187,23 +197,35 @@ func (e *entries) entry(v *avroValue, f *File, columns []*columnar.Column, key i
 	v.long(f.Rows)
 	v.long(f.Bytes)
 	for _, bound := range [][]byte{f.Min, f.Max} {
-		if key == 0 || f.Rows == 0 {
+		if e.bounded == 0 || f.Rows == 0 {
 			v.none()
 			continue
 		}
 		v.some()
 		v.long(1) // a block of one
-		v.long(int64(key))
+		v.long(int64(e.bounded))
 		v.bytes(bound)
 		v.long(0)
+	}
+	if e.identity == 0 {
+		v.none()
+	} else {
+		v.some()
+		v.long(1) // a block of one
+		v.long(int64(e.identity))
+		v.long(0)
+	}
+	if e.content == contentPositions { // they are in the order of their places
+		v.none()
+		return nil
 	}
 	v.some()
 	v.long(int64(e.order))
 	return nil
 }
 
-// manifestList encodes the list of a snapshot's manifests, which lie in dir.
-func manifestList(s *snapshot, dir string, manifests []manifestFile) ([]byte, error) {
+// encodeList encodes the list of a snapshot's manifests, which lie in dir.
+func encodeList(s *snapshot, dir string, manifests []manifestFile) ([]byte, error) {
 	out := newAvroFile(listSchema, map[string]string{
 		"snapshot-id": strconv.FormatInt(s.ID, 10), "parent-snapshot-id": parentText(s.Parent), "sequence-number": strconv.FormatInt(s.Sequence, 10), "format-version": "2",
 	})
@@ -212,10 +234,14 @@ func manifestList(s *snapshot, dir string, manifests []manifestFile) ([]byte, er
 		v.bytes([]byte(dir + "/" + m.name))
 		v.long(int64(m.bytes))
 		v.long(int64(m.spec))
-		v.long(0) // data
-		v.long(s.Sequence)
+		if m.deletes {
+			v.long(1)
+		} else {
+			v.long(0)
+		}
+		v.long(m.sequence)
 		v.long(m.minSequence)
-		v.long(s.ID)
+		v.long(m.snapshot)
 		v.long(int64(m.added.files))
 		v.long(0)
 		v.long(int64(m.deleted.files))
@@ -235,4 +261,31 @@ func parentText(id int64) string {
 		return "null"
 	}
 	return strconv.FormatInt(id, 10)
+}
+
+// decodeList decodes what encodeList has encoded, of manifests that lie in dir. Its error wraps
+// ErrForeign where that is something else.
+func decodeList(data []byte, dir string) ([]manifestFile, error) {
+	in, err := openAvro(data, listSchema)
+	if err != nil {
+		return nil, err
+	}
+	var list []manifestFile
+	for in.next() {
+		place := string(in.bytes())
+		f := manifestFile{name: path.Base(place), bytes: in.int(), spec: in.int()}
+		f.deletes = in.int() == 1
+		f.sequence, f.minSequence, f.snapshot = in.long(), in.long(), in.long()
+		f.added.files = in.int()
+		existing := in.int()
+		f.deleted.files = in.int()
+		f.added.rows = in.long()
+		existing += in.int()
+		f.deleted.rows = in.long()
+		if in.err == nil && (place != dir+"/"+f.name || existing != 0) {
+			return nil, fmt.Errorf("%w: it lists %s, with %d files and rows from before", ErrForeign, place, existing)
+		}
+		list = append(list, f)
+	}
+	return list, in.err
 }

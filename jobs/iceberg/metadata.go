@@ -55,7 +55,8 @@ const (
 	summaryManifest = "sluice.manifest"
 	summarySequence = "sluice.sequence"
 	summaryVersion  = "sluice.version"
-	summarySpecs    = "sluice.partition-spec-ids" // of its files, and of those that it replaces
+	summaryWhole    = "sluice.whole-sequence-number" // of an increment: of the snapshot of the whole run that it goes on from
+	summarySpecs    = "sluice.partition-spec-ids"    // of its files, and of those that it replaces
 	propertyJob     = "sluice.job"
 )
 
@@ -173,6 +174,19 @@ func (m *metadata) add(s snapshot, now time.Time) {
 	}
 }
 
+// goesOnFrom reports whether a snapshot goes on from that of the sequence.
+func (m *metadata) goesOnFrom(sequence int64) bool {
+	return slices.ContainsFunc(m.Snapshots, func(s snapshot) bool { return s.whole() <= sequence && sequence < s.Sequence })
+}
+
+// whole returns the sequence of the snapshot of the whole run that s goes on from, or is.
+func (s *snapshot) whole() int64 {
+	if n, err := strconv.ParseInt(s.Summary[summaryWhole], 10, 64); err == nil {
+		return n
+	}
+	return s.Sequence
+}
+
 // maxSnapshots is how many snapshots a table has at most, the newest, as every commit
 // writes all of them.
 const maxSnapshots = 1_000
@@ -246,27 +260,44 @@ type totals struct {
 
 func totalsOf(files []File) (t totals) {
 	for i := range files {
-		t.files++
-		t.rows += files[i].Rows
-		t.bytes += files[i].Bytes
+		t.add(totals{1, files[i].Rows, files[i].Bytes})
 	}
 	return t
 }
 
+func (t *totals) add(more totals) {
+	t.files += more.files
+	t.rows += more.rows
+	t.bytes += more.bytes
+}
+
+// The keys of a snapshot's summary that count what all of it has.
+const (
+	totalFiles       = "total-data-files"
+	totalRecords     = "total-records"
+	totalBytes       = "total-files-size"
+	totalDeleteFiles = "total-delete-files"
+	totalPositions   = "total-position-deletes"
+	totalEqualities  = "total-equality-deletes"
+)
+
 // summary returns what a snapshot says of itself: r's files were added, and those of
-// replaced, which may be nil, are gone.
-func summary(r, replaced *Run) map[string]string {
+// replaced, if there are any, are gone.
+func summary(r *Run, replaced []*Run) map[string]string {
 	added := totalsOf(r.Files)
 	s := map[string]string{
 		"operation":        "append",
 		"added-data-files": strconv.Itoa(added.files), "added-records": strconv.FormatInt(added.rows, 10), "added-files-size": strconv.FormatInt(added.bytes, 10),
-		"total-data-files": strconv.Itoa(added.files), "total-records": strconv.FormatInt(added.rows, 10), "total-files-size": strconv.FormatInt(added.bytes, 10),
-		"total-delete-files": "0", "total-position-deletes": "0", "total-equality-deletes": "0",
+		totalFiles: strconv.Itoa(added.files), totalRecords: strconv.FormatInt(added.rows, 10), totalBytes: strconv.FormatInt(added.bytes, 10),
+		totalDeleteFiles: "0", totalPositions: "0", totalEqualities: "0",
 		summaryRun: r.ID, summaryTime: r.LogicalTime.UTC().Format(time.RFC3339Nano), summaryManifest: r.Dir + "/_manifest.json",
 		summarySequence: strconv.FormatUint(r.Sequence, 10), summaryVersion: r.Version,
 	}
-	if replaced != nil {
-		gone := totalsOf(replaced.Files)
+	if len(replaced) > 0 {
+		var gone totals
+		for _, before := range replaced {
+			gone.add(totalsOf(before.Files))
+		}
 		s["operation"] = "overwrite"
 		s["deleted-data-files"], s["deleted-records"], s["removed-files-size"] = strconv.Itoa(gone.files), strconv.FormatInt(gone.rows, 10), strconv.FormatInt(gone.bytes, 10)
 	}

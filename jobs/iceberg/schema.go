@@ -123,6 +123,15 @@ func column(columns []columnar.Column, name string) (*columnar.Column, error) {
 	return nil, fmt.Errorf("%w: there is no %q", ErrColumns, name)
 }
 
+// fieldOf returns the id of the column of a name.
+func fieldOf(columns []columnar.Column, name string) (int32, error) {
+	c, err := column(columns, name)
+	if err != nil {
+		return 0, err
+	}
+	return columnar.FieldID(c.Name, c.Type), nil
+}
+
 // setSchema makes the schema of columns the current one; it is a new one unless the table
 // has had it.
 func (m *metadata) setSchema(columns []columnar.Column) {
