@@ -268,14 +268,16 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if !ok {
 		return &noBaseError{"what was changed is not known here"}
 	}
-	for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, r.Job.rows, base.Sequence) {
-		if errors.Is(err, store.ErrChangesUnknown) {
-			return &noBaseError{err.Error()}
+	if instant.UnfrozenOf(r.Source) == nil { // which knows as much at any time
+		for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, r.Job.rows, base.Sequence) {
+			if errors.Is(err, store.ErrChangesUnknown) {
+				return &noBaseError{err.Error()}
+			}
+			if err != nil {
+				return err
+			}
+			break
 		}
-		if err != nil {
-			return err
-		}
-		break
 	}
 	if err := r.knowsBase(ctx, base); err != nil {
 		return err
