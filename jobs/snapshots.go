@@ -134,7 +134,11 @@ func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 		r.Key = m.Columns[key].Name
 	}
 	if m.increment() {
-		r.Base, r.Identity = m.Incremental.BaseRunID, m.Columns[m.rowColumn()].Name
+		key, op := m.rowColumn(), m.opColumn()
+		if key < 0 || op < 0 {
+			return nil, fmt.Errorf("%w: an increment without a column of row keys, or one that says whether a row is there", ErrManifest)
+		}
+		r.Base, r.Identity = m.Incremental.BaseRunID, m.Columns[key].Name
 	}
 	for i := range m.Files {
 		f := &m.Files[i]

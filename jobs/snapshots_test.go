@@ -229,6 +229,14 @@ func TestIncrementSnapshots(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfDamagedManifest: an increment that says nothing of its row keys is an error.
+func TestSnapshotOfDamagedManifest(t *testing.T) {
+	m := &Manifest{RunID: "r", Incremental: &IncrementInfo{Number: 1, BaseRunID: "b"}, Columns: []Column{{Name: "key", From: "$row", Type: "string"}}}
+	if _, err := snapshotOf("j/run", m); !errors.Is(err, ErrManifest) {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // TestIncrementSnapshotFails: an increment whose process was killed before the table had it is
 // made a snapshot by whoever points at it.
 func TestIncrementSnapshotFails(t *testing.T) {
