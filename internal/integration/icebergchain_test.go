@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,9 @@ import (
 	"sluice/jobs/target"
 )
 
-// TestIcebergIncrements: increments of a job are snapshots, of which a reader that goes by
-// Iceberg's specification, and is none of ours, gets the table as it was at each run: of rows
+// TestIcebergIncrements: increments of a job are snapshots, of which readers that are none of
+// ours, one that goes by Iceberg's specification, DuckDB and, in make soak, Spark, get the table
+// as it was at each run: of rows
 // that were changed several times, deleted and put again, of an increment of nothing and of one
 // in which all is gone; with partitions, sorted, and of cells.
 func TestIcebergIncrements(t *testing.T) {
@@ -125,28 +127,41 @@ func (c *chain) rows(perRow string) (rows [][]any) {
 
 // readIceberg reads the snapshots of the job's table, whose rows must be those.
 func (c *chain) readIceberg(python string, want []any) {
-	t := c.t
-	t.Helper()
-	scripts := [][]string{{"icebergscan.py"}}
-	if soaking { // it takes half a minute to start
-		spark(t)
-		scripts = append(scripts, []string{"icebergspark.py", "--snapshots"})
-	}
-	for _, script := range scripts {
-		args := append([]string{filepath.Join(ModuleRoot(t), "internal", "integration", script[0])}, script[1:]...)
-		cmd := exec.CommandContext(t.Context(), python, append(args, c.job.Out(), "j")...)
-		cmd.Stderr = t.Output()
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-		_, result, _ := strings.Cut(string(out), "RESULT ")
-		var got []any
-		if err := json.Unmarshal([]byte(result), &got); err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", script, d)
-		}
+	c.t.Helper()
+	extension := filepath.Join(filepath.Dir(filepath.Dir(python)), "duckdb-iceberg")
+	for name, reader := range map[string]struct {
+		script []string
+		path   string // of packages besides
+		is     func(t *testing.T)
+	}{
+		"specification": {[]string{"icebergscan.py"}, "", func(*testing.T) {}},
+		"DuckDB": {[]string{"icebergduckdb.py"}, extension, func(t *testing.T) {
+			if _, err := os.Stat(extension); err != nil {
+				t.Skipf("the packages of requirements-duckdb.txt are not there: %v", err)
+			}
+		}},
+		"Spark": {[]string{"icebergspark.py", "--snapshots"}, "", spark}, // half a minute to start
+	} {
+		c.t.Run(name, func(t *testing.T) {
+			reader.is(t)
+			args := append([]string{filepath.Join(ModuleRoot(t), "internal", "integration", reader.script[0])}, reader.script[1:]...)
+			cmd := exec.CommandContext(t.Context(), python, append(args, c.job.Out(), "j")...)
+			cmd.Stderr = t.Output()
+			if reader.path != "" {
+				cmd.Env = append(os.Environ(), "PYTHONPATH="+reader.path)
+			}
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			_, result, _ := strings.Cut(string(out), "RESULT ")
+			var got []any
+			if err := json.Unmarshal([]byte(result), &got); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
 	}
 }
