@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"sluice/internal/reread"
 	"sluice/jobs/target"
@@ -19,6 +21,26 @@ func s3Credentials(file, profile string) (*reread.Value[target.S3Credentials], e
 		}
 		return parseCredentials(file, string(text), profile)
 	}, file)
+}
+
+// tellingOf returns what keys are at the time. It tells log, once for each reason, that what
+// has replaced them cannot be read, and that it can be again.
+func tellingOf(keys *reread.Value[target.S3Credentials], log *slog.Logger) func() target.S3Credentials {
+	var told atomic.Pointer[string] // the last reason; nil or "" = none
+	return func() target.S3Credentials {
+		reason := ""
+		if err := keys.Look(); err != nil {
+			reason = err.Error()
+		}
+		switch before := told.Swap(&reason); {
+		case before == nil && reason == "", before != nil && *before == reason:
+		case reason != "":
+			log.Warn("the credentials of the bucket cannot be read again: requests go on with those of before, until they expire; put the file right", "setting", "s3.credentials_file", "err", reason)
+		default:
+			log.Info("the credentials of the bucket can be read again", "setting", "s3.credentials_file")
+		}
+		return keys.Get()
+	}
 }
 
 // parseCredentials reads the credentials of a profile from text, which is that of file:

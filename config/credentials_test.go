@@ -1,7 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,7 +96,8 @@ func TestCredentialsReplaced(t *testing.T) {
 		t.Errorf("without the file: Got %v", err)
 	}
 	write("A", "t1")
-	bucket, err := c.OpenTarget("s3://b/p", true, nil)
+	var log bytes.Buffer
+	bucket, err := c.OpenTarget("s3://b/p", true, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,4 +111,41 @@ func TestCredentialsReplaced(t *testing.T) {
 		}
 		write("B", "t2")
 	}
+	// One that cannot be read is told of once, and changes nothing.
+	told := func(want ...string) {
+		t.Helper()
+		for range 2 {
+			seen = nil
+			if _, err := bucket.Begin(t.Context(), "run", "1"); err == nil || len(seen) == 0 || seen[0] != "B t2" {
+				t.Errorf("Got %v and requests by %q", err, seen)
+			}
+		}
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "credentials_file") {
+				got = append(got, line)
+			}
+		}
+		log.Reset()
+		if len(got) != len(want) {
+			t.Fatalf("Got %q", got)
+		}
+		for i, line := range got {
+			if !strings.Contains(line, want[i]) || strings.Contains(line, "hunter2") {
+				t.Errorf("Got %q, want %q", line, want[i])
+			}
+		}
+	}
+	told()
+	clock = clock.Add(time.Second)
+	if err := errors.Join(os.WriteFile(name, []byte("[sluice]\nhunter2"), 0o600), os.Chtimes(name, clock, clock)); err != nil {
+		t.Fatal(err)
+	}
+	told(name + ":2: neither a section")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	told("no such file")
+	write("B", "t2")
+	told("can be read again")
 }

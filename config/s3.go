@@ -55,7 +55,7 @@ const schemeRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 // directory, which is made where create is set. The error for a directory that is
 // not there wraps target.ErrNotFound, that for another URL, or for one to be made inside
 // the embedded store's own, store.ErrInvalidArgument; none quotes what may be a password. log is warned of requests to a bucket's service
-// that are made again; nil = nobody is.
+// that are made again, and of credentials that cannot be read any more; nil = nobody is.
 func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.Target, error) {
 	switch {
 	case InBucket(out):
@@ -69,7 +69,10 @@ func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.T
 			if err != nil {
 				return nil, fmt.Errorf("open %s: s3.credentials_file: %w", withoutSecrets(out), err)
 			}
-			o.Credentials = keys.Get
+			if log == nil {
+				log = slog.New(slog.DiscardHandler)
+			}
+			o.Credentials = tellingOf(keys, log)
 		}
 		s, err := target.NewS3(o)
 		if err != nil {
