@@ -171,10 +171,19 @@ func addExample(root *kong.Node, line string) {
 	}
 }
 
+// asFlag returns what asks for help with a command, as many programs take it, as what this one
+// takes: help COMMAND is COMMAND --help.
+func asFlag(args []string) []string {
+	if len(args) == 0 || args[0] != "help" {
+		return args
+	}
+	return append(slices.Clone(args[1:]), "--help")
+}
+
 // parse returns the command that args name, or nil and the exit status where there is
 // none to run.
 func parse(p *Program, name, description string, commands any, args []string) (*kong.Context, int) {
-	k, err := Parser(p, name, description, commands).Parse(args)
+	k, err := Parser(p, name, description, commands).Parse(asFlag(args))
 	if errors.Is(err, ErrVersion) {
 		return nil, 0
 	}

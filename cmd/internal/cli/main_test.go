@@ -16,6 +16,17 @@ import (
 	"sluice/store"
 )
 
+func TestHelpOfCommand(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"": "", "run help": "run help", "help": "--help", "help run": "run --help", "help replay rebuild": "replay rebuild --help", "help --json": "--json --help",
+	} {
+		if got := strings.Join(asFlag(strings.Fields(args)), " "); got != want {
+			t.Errorf("%q: Got %q, want %q", args, got, want)
+		}
+	}
+}
+
 // A configuration that cannot be read is a mistake of the configuration, for all
 // commands: their statuses are those of an init system, which does not start again what
 // ends with 78.
