@@ -264,16 +264,10 @@ func TestIcebergResumed(t *testing.T) {
 	}
 }
 
-// The same tables are read by Iceberg's own library, in Spark: each snapshot, by bounds, and
-// what has changed between two.
-func TestIcebergSpark(t *testing.T) {
-	if !soaking {
-		t.Skip("SLUICE_SOAK is not set: Spark reads in make soak")
-	}
-	python := python(t)
-	if out, err := exec.CommandContext(t.Context(), python, "-c", "import pyspark").CombinedOutput(); err != nil {
-		t.Skipf("no pyspark: %v\n%s", err, out)
-	}
+// The same tables are read by DuckDB's extension and by Iceberg's own library, in Spark: each
+// snapshot, by bounds, and what has changed between two, which Spark tells.
+func TestIcebergEngines(t *testing.T) {
+	python(t)
 	tg, err := target.CreateLocal(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -312,20 +306,52 @@ func TestIcebergSpark(t *testing.T) {
 	export(2, 8)
 	export(3, 0)
 	export(4, 7)
-	want.Changes = map[string]int{"DELETE": 9, "INSERT": 8}
-	cmd := exec.CommandContext(t.Context(), python, filepath.Join(ModuleRoot(t), "internal", "integration", "icebergspark.py"), tg.URL("."), "views", "key")
+	dir, _ := strings.CutPrefix(tg.URL("."), "file://")
+	for name, script := range map[string][]string{
+		"DuckDB": {"icebergduckdb.py", "--numbers", filepath.Clean(dir), "views"},
+		"Spark":  {"icebergspark.py", tg.URL("."), "views", "key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, got := want, want
+			if name == "Spark" {
+				want.Changes = map[string]int{"DELETE": 9, "INSERT": 8}
+			} else {
+				want.Ancestors = 0
+			}
+			got.Current, got.Snapshots, got.Filtered, got.Ancestors = nil, nil, 0, 0
+			runReader(t, &got, script...)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// runReader runs a script of this directory in the Python that has its packages, or skips, and
+// decodes what it prints behind RESULT.
+func runReader(t *testing.T, result any, script ...string) {
+	t.Helper()
+	python := python(t)
+	args := append([]string{filepath.Join(ModuleRoot(t), "internal", "integration", script[0])}, script[1:]...)
+	cmd := exec.CommandContext(t.Context(), python, args...)
 	cmd.Stderr = t.Output()
+	switch script[0] {
+	case "icebergspark.py":
+		spark(t) // half a minute to start
+	case "icebergduckdb.py":
+		// .ci/run puts them there. The extension is for another version of DuckDB.
+		packages := filepath.Join(filepath.Dir(filepath.Dir(python)), "duckdb-iceberg")
+		if _, err := os.Stat(packages); err != nil {
+			t.Skipf("the packages of requirements-duckdb.txt are not there: %v", err)
+		}
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
+	}
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("icebergspark.py: %v\n%s", err, out)
+		t.Fatalf("%s: %v\n%s", script[0], err, out)
 	}
-	_, result, _ := strings.Cut(string(out), "RESULT ")
-	got := want
-	got.Current, got.Snapshots, got.Changes = nil, nil, nil
-	if err := json.Unmarshal([]byte(result), &got); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
+	_, text, _ := strings.Cut(string(out), "RESULT ")
+	if err := json.Unmarshal([]byte(text), result); err != nil {
+		t.Fatalf("%s: %v\n%s", script[0], err, out)
 	}
 }

@@ -3,15 +3,10 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,7 +22,7 @@ import (
 // that were changed several times, deleted and put again, of an increment of nothing and of one
 // in which all is gone; with partitions, sorted, and of cells.
 func TestIcebergIncrements(t *testing.T) {
-	python := python(t)
+	python(t)
 	for name, spec := range map[string]jobs.Spec{
 		"rows":       {Formats: []string{jobs.Parquet, jobs.Arrow}},
 		"partitions": {Formats: []string{jobs.Parquet}, PartitionBy: []string{"run"}},
@@ -56,7 +51,7 @@ func TestIcebergIncrements(t *testing.T) {
 			run(2, false) // of nothing
 			c.change(map[string]int{"a": 5, "b": 4, "c": 0, "g": 0})
 			run(3, false)
-			c.readIceberg(python, want)
+			c.readIceberg(want)
 			c.change(map[string]int{"a": 0, "b": 0, "c": 0, "d": 0, "e": 0, "f": 0})
 			run(4, false) // all is gone
 			c.change(map[string]int{"z": 1, "a": 1})
@@ -64,7 +59,7 @@ func TestIcebergIncrements(t *testing.T) {
 			run(0, true)
 			c.change(map[string]int{"z": 2})
 			run(1, false)
-			c.readIceberg(python, want)
+			c.readIceberg(want)
 			tg, err := target.OpenLocal(c.job.Out())
 			if err != nil {
 				t.Fatal(err)
@@ -73,14 +68,14 @@ func TestIcebergIncrements(t *testing.T) {
 			if _, err := jobs.Collect(t.Context(), &jobs.CollectOptions{Target: tg, Keep: map[string]jobs.Keep{"j": spec.Keep}}); err != nil {
 				t.Fatal(err)
 			}
-			c.readIceberg(python, want[1:]) // the newest 3, and what they go on from
+			c.readIceberg(want[1:]) // the newest 3, and what they go on from
 		})
 	}
 }
 
 // TestIcebergRandomIncrements is TestIcebergIncrements of random changes.
 func TestIcebergRandomIncrements(t *testing.T) {
-	python := python(t)
+	python(t)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -107,7 +102,7 @@ func TestIcebergRandomIncrements(t *testing.T) {
 				}
 				want = append(want, rows)
 			}
-			c.readIceberg(python, want)
+			c.readIceberg(want)
 		})
 	}
 }
@@ -126,39 +121,14 @@ func (c *chain) rows(perRow string) (rows [][]any) {
 }
 
 // readIceberg reads the snapshots of the job's table, whose rows must be those.
-func (c *chain) readIceberg(python string, want []any) {
+func (c *chain) readIceberg(want []any) {
 	c.t.Helper()
-	extension := filepath.Join(filepath.Dir(filepath.Dir(python)), "duckdb-iceberg")
-	for name, reader := range map[string]struct {
-		script []string
-		path   string // of packages besides
-		is     func(t *testing.T)
-	}{
-		"specification": {[]string{"icebergscan.py"}, "", func(*testing.T) {}},
-		"DuckDB": {[]string{"icebergduckdb.py"}, extension, func(t *testing.T) {
-			if _, err := os.Stat(extension); err != nil {
-				t.Skipf("the packages of requirements-duckdb.txt are not there: %v", err)
-			}
-		}},
-		"Spark": {[]string{"icebergspark.py", "--snapshots"}, "", spark}, // half a minute to start
+	for name, script := range map[string][]string{
+		"specification": {"icebergscan.py"}, "DuckDB": {"icebergduckdb.py"}, "Spark": {"icebergspark.py", "--snapshots"},
 	} {
 		c.t.Run(name, func(t *testing.T) {
-			reader.is(t)
-			args := append([]string{filepath.Join(ModuleRoot(t), "internal", "integration", reader.script[0])}, reader.script[1:]...)
-			cmd := exec.CommandContext(t.Context(), python, append(args, c.job.Out(), "j")...)
-			cmd.Stderr = t.Output()
-			if reader.path != "" {
-				cmd.Env = append(os.Environ(), "PYTHONPATH="+reader.path)
-			}
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			_, result, _ := strings.Cut(string(out), "RESULT ")
 			var got []any
-			if err := json.Unmarshal([]byte(result), &got); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			runReader(t, &got, append(script, c.job.Out(), "j")...)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
