@@ -157,3 +157,10 @@ func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 	}
 	return r, nil
 }
+
+// IcebergMetadata returns where the newest metadata of the Iceberg table of a job or join is
+// that publishes below t, as other programs call it, and that metadata, JSON. Its error wraps
+// target.ErrNotFound where there is no table.
+func IcebergMetadata(ctx context.Context, t target.Target, job string) (location string, metadata []byte, err error) {
+	return icebergTable(t, job).Newest(ctx)
+}

@@ -80,15 +80,23 @@ func (s *Server) hostAllowed(host string) bool {
 // authorized asks for the bearer token.
 func (s *Server) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if !strings.EqualFold(scheme, "Bearer") || !api.SameToken(s.token(), token) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
-			e, status := api.FromError(fmt.Errorf("%w; the daemon's is in %s of its data directory", api.ErrUnauthorized, api.EndpointFile))
+		if err := s.checkToken(w, r); err != nil {
+			e, status := api.FromError(err)
 			s.writeError(w, r, status, e)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// checkToken returns why a request has no right to an answer, whose headers say what it lacks.
+func (s *Server) checkToken(w http.ResponseWriter, r *http.Request) error {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") && api.SameToken(s.token(), token) {
+		return nil
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+	return fmt.Errorf("%w; the daemon's is in %s of its data directory", api.ErrUnauthorized, api.EndpointFile)
 }
 
 // streamError is an error after the answer has begun: the client's, or one that the answer

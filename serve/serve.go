@@ -1,7 +1,8 @@
 // Package serve is Sluice's HTTP server: health, Prometheus metrics, and under
 // /api/v1 everything that another process may ask of the daemon which has the
 // data directory open — schemas, rows, scans, mutations, batches, counters,
-// offsets, dead letters and checkpoints.
+// offsets, dead letters and checkpoints; and under /iceberg the catalog of the Iceberg tables
+// that exports are.
 //
 // A Server owns its routes and its checkpoints, and borrows the engine: whoever
 // made the engine closes it after Run has returned. A Server is safe for
@@ -102,6 +103,8 @@ type Options struct {
 	// Unreadable returns how many certificates that have been replaced cannot be read; nil =
 	// it is not known.
 	Unreadable func() int
+	// Iceberg serves the Iceberg tables of exports; nil = none is.
+	Iceberg IcebergCatalog
 	// Flight returns what the Arrow Flight server does; nil = there is none.
 	Flight func() FlightStatus
 	// Memory returns what the pipelines hold together; nil = nothing.
@@ -383,6 +386,9 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 		}
 		return fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.Path)
 	})))
+	if s.o.Iceberg != nil {
+		s.icebergRoutes(mux)
+	}
 	return s.guard(mux)
 }
 

@@ -180,7 +180,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Flight: d.flightStatus(), Memory: d.memoryStatus,
+		Pipelines: d.pipelineStatus, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Flight: d.flightStatus(), Iceberg: d.icebergCatalog(), Memory: d.memoryStatus,
 		Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport,
 		MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, Unreadable: d.cfg.Renewed().Unreadable, Version: cli.Version(), Logger: d.log,
 	})

@@ -20,6 +20,7 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/serve/client"
 )
 
 // icebergTable is what iceberg.py prints.
@@ -324,6 +325,58 @@ func TestIcebergEngines(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestIcebergCatalog: readers find the tables of a daemon's jobs by its catalog, and what they
+// read is the table as of the latest run.
+func TestIcebergCatalog(t *testing.T) {
+	python(t)
+	dir := t.TempDir()
+	data, out := filepath.Join(dir, "sluice-data"), filepath.Join(dir, "out")
+	config := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, `
+store: {dir: %s}
+serve: {listen: "127.0.0.1:0"}
+tables: {t: {families: {f: {}}}}
+jobs:
+  events: {table: t, columns: [{name: key, from: $row, type: string}, {name: n, from: "f:n", type: int64}], iceberg: true, out: %s}
+  never: {table: t, columns: [{name: key, from: $row, type: string}], iceberg: true, out: %s}
+`, data, out, filepath.Join(dir, "none")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := StartDaemon(t, config, os.Environ())
+	c := dialDaemon(t, data)
+	endpoint, err := client.ReadEndpoint(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []any
+	for i := range 3 {
+		m := &cell.Mutation{Table: "t", Row: fmt.Append(nil, "r", i)}
+		m.Put("f", []byte("n"), cell.Latest, fmt.Append(nil, i))
+		if _, err := c.MutateRow(t.Context(), nil, m); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, []any{fmt.Sprint("r", i), float64(i)})
+		if i != 1 { // the table changes, and the daemon has not made the run itself
+			if _, err := Run(t, os.Environ(), nil, "export", "run", "-q", "-c", config, "events"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	uri := "http://" + endpoint.Address + "/iceberg"
+	for name, script := range map[string][]string{"PyIceberg": {"icebergcatalog.py"}, "DuckDB": {"icebergduckdb.py", "--catalog"}} {
+		t.Run(name, func(t *testing.T) {
+			var got []any
+			runReader(t, &got, append(script, uri, endpoint.Token, "events")...)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	if err := d.Stop(time.Minute); err != nil {
+		t.Errorf("%v\n%s", err, d.Log())
 	}
 }
 

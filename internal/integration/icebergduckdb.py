@@ -1,9 +1,11 @@
 """Reads an Iceberg table with DuckDB's extension, and prints the rows of every snapshot as JSON.
 
 usage: icebergduckdb.py [--numbers] OUT JOB
+       icebergduckdb.py --catalog URI TOKEN TABLE
 
 With --numbers it prints the columns key and number as text, of the current snapshot, too, and
-how many keys are r4 or later.
+how many keys are r4 or later. With --catalog it prints the columns key and n of a table of a
+daemon's catalog.
 
 PYTHONPATH has the packages of requirements-duckdb.txt: the extension comes for one version of
 DuckDB, which need not be that of requirements.txt.
@@ -24,12 +26,28 @@ def extension(name):
     return glob.glob(os.path.join(glob.escape(package), "extensions", "*", name + ".duckdb_extension"))[0]
 
 
+def open_duckdb(*extensions):
+    c = duckdb.connect()
+    for name in extensions:
+        c.load_extension(extension(name))
+    return c
+
+
+def print_of_catalog(uri, token, table):
+    c = open_duckdb("httpfs", "avro", "iceberg")
+    c.execute(f"CREATE SECRET lake (TYPE iceberg, TOKEN '{token}')")
+    c.execute(f"ATTACH 'sluice' AS lake (TYPE iceberg, ENDPOINT '{uri}', SECRET lake)")
+    tables = c.execute("SELECT schema, name FROM (SHOW ALL TABLES)").fetchall()
+    assert tables == [("sluice", table)], tables
+    print("RESULT", json.dumps(sorted(c.execute(f"SELECT key, n FROM lake.sluice.{table}").fetchall())))
+
+
 def main():
+    if sys.argv[1] == "--catalog":
+        return print_of_catalog(*sys.argv[2:])
     numbers = sys.argv[1] == "--numbers"
     out, job = sys.argv[-2:]
-    c = duckdb.connect()
-    for name in ("avro", "iceberg"):
-        c.load_extension(extension(name))
+    c = open_duckdb("avro", "iceberg")
     plain = lambda v: v.decode() if isinstance(v, bytes) else v
     table = os.path.join(out, job)
 

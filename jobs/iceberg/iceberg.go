@@ -169,6 +169,22 @@ func (t *Table) Current(ctx context.Context) (run string, err error) {
 	return m.current().Summary[summaryRun], nil
 }
 
+// Newest returns where the newest metadata of the table is, as other programs call it, and that
+// metadata, JSON. Its error wraps target.ErrNotFound where there is no table.
+func (t *Table) Newest(ctx context.Context) (location string, data []byte, err error) {
+	m, version, err := t.read(ctx)
+	if err == nil && m == nil {
+		err = target.ErrNotFound
+	}
+	if err == nil {
+		data, err = m.encode()
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("iceberg table in %s: %w", t.Dir, err)
+	}
+	return m.Location + "/" + metadataDir + "/" + versionName(version), data, nil
+}
+
 // Expire takes the snapshots of these runs from the table, so that the runs can be removed;
 // but for the current one, which stays.
 func (t *Table) Expire(ctx context.Context, runs []string) error {
