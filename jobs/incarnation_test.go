@@ -69,11 +69,13 @@ var becomes = map[string]struct {
 	change  func(s *remadeStore)
 	another string // what the error says; empty = it is the same
 }{
-	"made anew":           {func(s *remadeStore) { s.engine.Remake() }, "made anew 1 times"},
-	"fewer versions":      {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("f").Versions = 1 }) }, "VERSIONS 1,"},
-	"a time to live":      {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("f").TTL = 1 << 30 }) }, "TTL 1073741824"},
-	"another's versions":  {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("n").BlockSize = 1 << 20 }) }, ""},
-	"a family more":       {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("z")) }) }, ""},
+	"made anew":          {func(s *remadeStore) { s.engine.Remake() }, "made anew 1 times"},
+	"fewer versions":     {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("f").Versions = 1 }) }, "VERSIONS 1,"},
+	"a time to live":     {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("f").TTL = 1 << 30 }) }, "TTL 1073741824"},
+	"another's versions": {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Family("n").BlockSize = 1 << 20 }) }, ""},
+	"a family more": {func(s *remadeStore) {
+		s.alter(func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("z")) })
+	}, ""},
 	"another family gone": {func(s *remadeStore) { s.alter(func(d *store.TableDescriptor) { d.Families = d.Families[:1] }) }, ""},
 }
 

@@ -33,9 +33,9 @@ func newIncarnations() *incarnations { return &incarnations{tables: map[string]*
 
 // incarnation is what a table must stay while it is read.
 type incarnation struct {
-	engine   string                  // what the engine says; empty = nothing
+	engine   string                   // what the engine says; empty = nothing
 	families []store.FamilyDescriptor // all
-	read     map[string]bool         // those that were scanned
+	read     map[string]bool          // those that were scanned
 }
 
 // look returns what a table is now.

@@ -116,9 +116,9 @@ type tableCopy struct {
 	owner  string
 	// incarnation is, of an Unfrozen source, what Table was when it was first looked at.
 	incarnation string
-	report work.Reporter
-	cells  atomic.Int64
-	rows   atomic.Int64
+	report      work.Reporter
+	cells       atomic.Int64
+	rows        atomic.Int64
 }
 
 // elementBytes is about what an element of a distinct count takes in a chunk, and

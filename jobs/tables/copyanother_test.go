@@ -44,9 +44,13 @@ func TestCopyGoesOnWithTheSameTable(t *testing.T) {
 		change  func(from *memstore.Store, e *jobstest.Remade)
 		another string // what the error says; empty = it goes on
 	}{
-		"made anew":      {func(_ *memstore.Store, e *jobstest.Remade) { e.Remake() }, "made anew 1 times"},
-		"a family gone":  {func(m *memstore.Store, _ *jobstest.Remade) { alter(t, m, func(d *store.TableDescriptor) { without(d, "g") }) }, "family g"},
-		"fewer versions": {func(m *memstore.Store, _ *jobstest.Remade) { alter(t, m, func(d *store.TableDescriptor) { d.Family("f").Versions = 3 }) }, "VERSIONS 3"},
+		"made anew": {func(_ *memstore.Store, e *jobstest.Remade) { e.Remake() }, "made anew 1 times"},
+		"a family gone": {func(m *memstore.Store, _ *jobstest.Remade) {
+			alter(t, m, func(d *store.TableDescriptor) { without(d, "g") })
+		}, "family g"},
+		"fewer versions": {func(m *memstore.Store, _ *jobstest.Remade) {
+			alter(t, m, func(d *store.TableDescriptor) { d.Family("f").Versions = 3 })
+		}, "VERSIONS 3"},
 		"a family more": {func(m *memstore.Store, _ *jobstest.Remade) {
 			alter(t, m, func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("z")) })
 			jobstest.Mutate(t, m, "t", "d1", jobstest.PutOp("z", "q", 1, "new"))

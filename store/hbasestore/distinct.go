@@ -228,7 +228,7 @@ func (s *Store) takeElements(ctx context.Context, b *store.Batch) (rest []store.
 			rest = append(rest, *m)
 			continue
 		}
-		t, err := s.checkedSince(ctx, &m.Mutation, false, mark)
+		t, err := s.checked(ctx, &m.Mutation, false, mark)
 		if err != nil {
 			if !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
 				return nil, nil, fmt.Errorf("apply batch: %w", err)

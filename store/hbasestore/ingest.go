@@ -158,7 +158,7 @@ func (s *Store) checkCounterSince(ctx context.Context, c *counter, mark int) err
 	} else {
 		m.Increment(c.family, c.column, 1)
 	}
-	t, err := s.checkedSince(ctx, m, false, mark)
+	t, err := s.checked(ctx, m, false, mark)
 	switch {
 	case err != nil:
 	case c.distinct && !t.Family(c.family).Distinct:

@@ -323,7 +323,7 @@ func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool
 // validateSince is validate for one of several mutations, which check what is refused against
 // a schema that was loaded after mark: one load for all.
 func (s *Store) validateSince(ctx context.Context, m *cell.Mutation, conditional bool, mark int) (*mutation, error) {
-	t, err := s.checkedSince(ctx, m, conditional, mark)
+	t, err := s.checked(ctx, m, conditional, mark)
 	if err != nil {
 		return nil, err
 	}
@@ -331,13 +331,9 @@ func (s *Store) validateSince(ctx context.Context, m *cell.Mutation, conditional
 }
 
 // checked checks m against the schema of its table, which it returns: what the
-// gateway would answer with an internal error, or retry for minutes, is not sent.
-func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool) (*store.TableDescriptor, error) {
-	return s.checkedSince(ctx, m, conditional, s.schemas.mark())
-}
-
-// checkedSince is checked for one of several mutations, see validateSince.
-func (s *Store) checkedSince(ctx context.Context, m *cell.Mutation, conditional bool, mark int) (*store.TableDescriptor, error) {
+// gateway would answer with an internal error, or retry for minutes, is not sent. What is
+// refused was checked against a schema that was loaded after mark, see validateSince.
+func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool, mark int) (*store.TableDescriptor, error) {
 	table := store.CanonicalName(m.Table)
 	if system(table) && table != store.OutboxTable && table != store.JobsTable {
 		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, table)
