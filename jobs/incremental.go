@@ -100,6 +100,9 @@ type IncrementInfo struct {
 	Since      uint64 `json:"since,omitempty"` // the rows were changed by commits after this one
 	BaseRunID  string `json:"base_run_id,omitempty"`
 	Base       string `json:"base,omitempty"` // the directory of that run, beside this one's
+	// Incarnation is, of a table of an engine that tells no changes (HBase), what it was: an
+	// increment goes on from a run of the same one.
+	Incarnation string `json:"incarnation,omitempty"`
 	// Expired is report where increments have rows of which cells have expired.
 	Expired string `json:"expired,omitempty"`
 }
@@ -186,7 +189,7 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition, Expired: r.Job.spec.Incremental.Expired}
+	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition, Incarnation: r.incarnation, Expired: r.Job.spec.Incremental.Expired}
 	if u != nil {
 		if err := instant.TimesTell(r.table, r.Job.families); err != nil {
 			return err
@@ -233,6 +236,10 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &noBaseError{"the job was changed"}
 	case was.Store != now.Store || base.Sequence > m.Sequence:
 		return &noBaseError{"the run before is of another store"}
+	case was.Incarnation == "" && now.Incarnation != "":
+		return &noBaseError{"the run before does not say whether the table is the same"}
+	case was.Incarnation != now.Incarnation:
+		return &noBaseError{instant.SameTable(m.Table, was.Incarnation, now.Incarnation).Error()}
 	case was.Number+1 >= r.Job.spec.Incremental.FullEvery:
 		return &noBaseError{"it is due"}
 	case !m.LogicalTime.After(base.LogicalTime):

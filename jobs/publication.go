@@ -81,7 +81,7 @@ func (p *publication) commit(ctx context.Context, s instant.Source, name string,
 			return nil, fmt.Errorf("not published: %w", err)
 		}
 	}
-	if err := instant.Lost(s); err != nil {
+	if err := instant.Check(ctx, s); err != nil {
 		return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
 	}
 	return data, p.upload.Commit(ctx, name, data)
@@ -102,7 +102,7 @@ func (p *publication) end(ctx context.Context, s instant.Source, err error, hope
 		return errors.Join(lost, err, p.upload.Abort())
 	}
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
-	if p.notes == nil || unwanted || hopeless || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || store.NoSpace(err) {
+	if p.notes == nil || unwanted || hopeless || errors.Is(err, target.ErrExists) || errors.Is(err, instant.ErrAnother) || errors.Is(err, store.ErrCorrupt) || store.NoSpace(err) {
 		return errors.Join(err, p.upload.Abort())
 	}
 	if leave := p.notes.Leave(); leave != nil {

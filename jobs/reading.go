@@ -139,7 +139,7 @@ func (r *Reading) read(ctx context.Context, part int, f func(b *columnar.Batch) 
 		b, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			// Rows of a source that was lost meanwhile may be missing.
-			return instant.Lost(r.source)
+			return instant.Check(ctx, r.source)
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", j.name, err)

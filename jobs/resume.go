@@ -67,6 +67,8 @@ type runState struct {
 	// of its beginning: they are other ones now.
 	Offsets []Offset `json:"offsets,omitempty"`
 	Regions []string `json:"regions,omitempty"`
+	// Incarnation is what the table of such a run was (instant.Unfrozen.Incarnation).
+	Incarnation string `json:"incarnation,omitempty"`
 	// Cuts are where its regions were cut into parts, escaped.
 	Cuts []string `json:"cuts,omitempty"`
 }
@@ -236,7 +238,7 @@ func (r *run) state(m *Manifest) (_ *runState, parts bool, err error) {
 	}
 	want.Cuts = keepCuts(r.cuts)
 	if u != nil {
-		want.Offsets, want.Regions = m.Offsets, keepRegions(r.regions)
+		want.Offsets, want.Regions, want.Incarnation = m.Offsets, keepRegions(r.regions), r.incarnation
 	}
 	// The files of two formats end at different rows, and what comes behind the
 	// first of these ends would not be read a second time as it was. Those of
@@ -295,6 +297,9 @@ func (r *run) begun(w *finishedWork) error {
 // takeUpUnfrozen makes of r what the run was that was cut off: its regions, and the
 // offsets that it was complete to.
 func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *runState, m *Manifest) error {
+	if err := instant.SameTable(r.Job.Table(), left.Incarnation, r.incarnation); err != nil {
+		return useless(err)
+	}
 	regions, err := keptRegions(r.Job.Table(), left.Regions)
 	if err != nil {
 		return useless(err)

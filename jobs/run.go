@@ -123,7 +123,9 @@ type run struct {
 	spare    chan struct{} // a token for each of Parallelism that has no split
 	measures *measures     // of its splits
 	sorted   *sortedRun    // nil = the rows are in the order of their keys
-	looked   int64         // rows that were read to see whether cells have expired
+	// incarnation is, of an Unfrozen source, what the table was when the run began.
+	incarnation string
+	looked      int64 // rows that were read to see whether cells have expired
 }
 
 // Run exports the job's table as its Source shows it and publishes the run. On an
@@ -256,6 +258,11 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	m.Offsets = append(m.Offsets, offsets...)
+	if u := instant.UnfrozenOf(r.Source); u != nil {
+		if r.incarnation, err = u.Incarnation(ctx, r.Job.Table(), r.Job.families); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.planIncrement(ctx, m); err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func (c *copyCommand) compared(p *cli.Program, r *tables.Comparison) error {
 // cutOff keeps the instant of a copy that can go on, and says how.
 func (c *copyCommand) cutOff(ctx context.Context, source *config.Instant, to config.Engine, err error) error {
 	left, leftErr := tables.ReadStoreCopy(context.WithoutCancel(ctx), to)
-	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) || errors.Is(err, store.ErrRefused) {
+	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) || errors.Is(err, store.ErrRefused) && !passes(err) {
 		return err
 	}
 	if errors.Is(err, store.ErrInvalidSchema) { // the instant has that schema for good
@@ -197,4 +197,10 @@ func (c *copyCommand) cutOff(ctx context.Context, source *config.Instant, to con
 	}
 	source.Keep()
 	return staysCopied(err, "export copy --resume")
+}
+
+// passes reports whether what a store has refused may be taken once somebody has altered, or
+// enabled, a table: a copy can go on then.
+func passes(err error) bool {
+	return errors.As(err, new(*store.BatchError)) || errors.As(err, new(*store.PartialError)) || errors.Is(err, store.ErrTableNotEnabled)
 }

@@ -258,7 +258,7 @@ func (c *copyTableCommand) cutOff(ctx context.Context, source *config.Instant, t
 	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) {
 		return err
 	}
-	if row := (*store.BatchError)(nil); errors.Is(err, store.ErrRefused) && !errors.As(err, &row) {
+	if errors.Is(err, tables.ErrCopyLost) {
 		return fmt.Errorf("%w: truncate %s and use --restart", err, c.Into)
 	}
 	source.Keep()

@@ -32,6 +32,7 @@ type Unfrozen struct {
 	before   cell.Timestamp // 0 = no bound
 	progress []store.PartitionProgress
 	reopened bool // progress is not known
+	seen     *incarnations
 }
 
 var (
@@ -50,7 +51,7 @@ func OpenUnfrozen(ctx context.Context, e store.Engine, now func() time.Time) (*U
 	if err != nil {
 		return nil, err
 	}
-	return &Unfrozen{engine: e, before: cell.Timestamp(now().UnixMilli()), progress: progress}, nil
+	return &Unfrozen{engine: e, before: cell.Timestamp(now().UnixMilli()), progress: progress, seen: newIncarnations()}, nil
 }
 
 // unfrozenName begins the names of Unfrozen sources; the bound follows.
@@ -65,7 +66,7 @@ func ReopenUnfrozen(e store.Engine, name string) (*Unfrozen, error) {
 	if !ok || err != nil || before <= 0 {
 		return nil, fmt.Errorf("%w: %q is no time of engine %s", store.ErrInvalidArgument, name, e.Traits().Name)
 	}
-	return &Unfrozen{engine: e, before: cell.Timestamp(before), reopened: true}, nil
+	return &Unfrozen{engine: e, before: cell.Timestamp(before), reopened: true, seen: newIncarnations()}, nil
 }
 
 // UnfrozenOf returns the Unfrozen that a source is, or has below it (a method
@@ -118,8 +119,11 @@ func (u *Unfrozen) Reopened() bool { return u.reopened }
 // Close does nothing: the engine is its owner's.
 func (u *Unfrozen) Close() error { return nil }
 
-// Table returns a schema as it is now.
+// Table returns a schema as it is now, and remembers what the table is, see Check.
 func (u *Unfrozen) Table(ctx context.Context, name string) (*store.TableDescriptor, error) {
+	if err := u.note(ctx, name, false, nil); err != nil {
+		return nil, err
+	}
 	return u.engine.Table(ctx, name)
 }
 
@@ -130,6 +134,9 @@ func (u *Unfrozen) Regions(ctx context.Context, table string) (*region.Map, erro
 
 // Scan implements store.Reader, within the bound.
 func (u *Unfrozen) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	if err := u.note(ctx, s.Table, true, s.Columns); err != nil {
+		return store.FailedScanner(fmt.Errorf("scan: %w", err))
+	}
 	if u.before == 0 || store.NamespaceOf(s.Table) == store.SystemNamespace {
 		return u.engine.Scan(ctx, s)
 	}
@@ -145,8 +152,8 @@ func (u *Unfrozen) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 	}
 	for i := range t.Families {
 		f := &t.Families[i]
-		if !f.InPlace() {
-			continue
+		if !f.InPlace() || len(s.Columns) > 0 && !slices.ContainsFunc(s.Columns, func(c store.Column) bool { return c.Family == f.Name }) {
+			continue // it may be deleted by those who do not read it
 		}
 		r, own := s.FamilyTime[f.Name]
 		switch {
@@ -177,6 +184,9 @@ func (u *Unfrozen) bound(r *cell.TimeRange) *cell.TimeRange {
 func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[store.ChangedRow, error] {
 	return func(yield func(store.ChangedRow, error) bool) {
 		t, err := u.engine.Table(ctx, table)
+		if err == nil {
+			err = u.note(ctx, table, true, Families(families))
+		}
 		if err == nil {
 			err = TimesTell(t, families)
 		}

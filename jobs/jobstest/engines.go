@@ -171,6 +171,20 @@ func (e *Thawed) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 	return e.Engine.Scan(ctx, s)
 }
 
+// Remade is a Thawed that tells when a table was made anew.
+type Remade struct {
+	*Thawed
+	made atomic.Int64
+}
+
+// Remake makes every table another one.
+func (e *Remade) Remake() { e.made.Add(1) }
+
+// Incarnation says which one a table is.
+func (e *Remade) Incarnation(context.Context, string) (string, error) {
+	return fmt.Sprint("made anew ", e.made.Load(), " times"), nil
+}
+
 // Lost is a source that is lost after it was read.
 type Lost struct{ *Memory }
 

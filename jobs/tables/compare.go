@@ -173,7 +173,12 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 		differences[i], err = c.rows(ctx, splits[i].Rows, &r.Ranges[i])
 		return err
 	})
-	if err = errors.Join(err, instant.Lost(c.Left), instant.Lost(c.Right)); err != nil {
+	if err == nil {
+		err = errors.Join(instant.Check(ctx, c.Left), instant.Check(ctx, c.Right))
+	} else {
+		err = errors.Join(err, instant.Lost(c.Left), instant.Lost(c.Right))
+	}
+	if err != nil {
 		return nil, err
 	}
 	for i := range r.Ranges {

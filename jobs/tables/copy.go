@@ -62,6 +62,11 @@ type Copied struct {
 	Cells    int64
 }
 
+// ErrCopyLost is wrapped by the error of a Copy that cannot go on: what it has copied is not
+// there any more, or the table that it is of is another one. Into must be truncated, and the
+// copy given up (ForgetCopy) and begun anew.
+var ErrCopyLost = errors.New("the copy cannot go on")
+
 // chunkBytes is about how much one commit of a copy holds: enough for fsync to cost
 // little, and a few times less than a request takes.
 const chunkBytes = 4 << 20
@@ -75,9 +80,10 @@ const chunkBytes = 4 << 20
 // several commits.
 //
 // The error wraps store.ErrRefused where Into has rows, a copy into it has not
-// ended (see ReadCopy and ForgetCopy), or what the one to Resume has copied is not in
-// Into any more, target.ErrNotFound where there is none to
-// Resume, target.ErrBusy where another call has taken over, store.ErrFamilyNotFound,
+// ended (see ReadCopy and ForgetCopy), or Into is READONLY, and ErrCopyLost where what the
+// one to Resume has copied is not in Into any more, or, of a source that is Unfrozen, Table was
+// altered in what is copied, truncated, disabled, or dropped and made anew since the copy began:
+// it would be of two tables. It wraps target.ErrNotFound where there is none to Resume, target.ErrBusy where another call has taken over, store.ErrFamilyNotFound,
 // and store.ErrUnsupported for what cannot be copied exactly: delete markers of
 // NEW_VERSION_BEHAVIOR, which depend on the order of writes. A distinct count is the
 // same sketch afterwards. A *store.BatchError names the row that the
@@ -105,10 +111,14 @@ type tableCopy struct {
 	schema *store.TableDescriptor // of Table
 	setter counterSetter          // nil = batches are atomic
 	state  *CopyState
+	begun  *CopyState // the one to Resume
+	read   []string   // the families that are copied
 	owner  string
-	report work.Reporter
-	cells  atomic.Int64
-	rows   atomic.Int64
+	// incarnation is, of an Unfrozen source, what Table was when it was first looked at.
+	incarnation string
+	report      work.Reporter
+	cells       atomic.Int64
+	rows        atomic.Int64
 }
 
 // elementBytes is about what an element of a distinct count takes in a chunk, and
@@ -143,10 +153,23 @@ func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
 	err = work.Parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
 		return c.part(ctx, i, parts[i])
 	})
-	if err = errors.Join(err, instant.Lost(c.Source)); err != nil {
+	if err == nil {
+		err = instant.Check(ctx, c.Source)
+	} else {
+		err = errors.Join(err, instant.Lost(c.Source))
+	}
+	if errors.Is(err, instant.ErrAnother) {
+		err = lost(err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &Copied{Sequence: c.Source.Sequence(), Rows: c.rows.Load(), Cells: c.cells.Load()}, c.end(ctx)
+}
+
+// lost says of a copy that it cannot go on, and why.
+func lost(err error) error {
+	return fmt.Errorf("%w: %w: %w", store.ErrRefused, ErrCopyLost, err)
 }
 
 // check refuses what cannot be copied exactly.
@@ -161,7 +184,32 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 	if c.To.Traits().Atomic != store.AtomicBatch {
 		c.setter, _ = c.To.(counterSetter)
 	}
+	if into.ReadOnly {
+		return fmt.Errorf("%w: table %s is READONLY: alter it to READONLY => false first", store.ErrRefused, c.Into)
+	}
 	families := readFamilies(c.Families, c.schema)
+	if c.Resume {
+		if c.Checkpoint == "" {
+			return fmt.Errorf("resume: %w: the instant has no name", store.ErrUnsupported)
+		}
+		if c.begun, err = ReadCopy(ctx, c.To, c.Into); err != nil {
+			return fmt.Errorf("resume: %w", err)
+		}
+		if len(c.begun.Read) > 0 {
+			families = c.begun.Read // others may have been added since
+		}
+	}
+	c.read = families
+	if u := instant.UnfrozenOf(c.Source); u != nil {
+		if c.incarnation, err = u.Incarnation(ctx, c.Table, families); err != nil {
+			return err
+		}
+		if c.Resume && c.begun.Table == c.Table {
+			if err := instant.SameTable(c.Table, c.begun.Incarnation, c.incarnation); err != nil {
+				return fmt.Errorf("resume: %w", lost(err))
+			}
+		}
+	}
 	if err := errors.Join(instant.CheckFamilies(c.schema, families), instant.CheckFamilies(into, families)); err != nil {
 		return err
 	}
@@ -206,6 +254,9 @@ func (c *tableCopy) begin(ctx context.Context) error {
 		StartRow: columnar.EscapeKey(c.Rows.Start), StopRow: columnar.EscapeKey(c.Rows.Stop), Families: append([]string{}, c.Families...), Visible: c.Visible, Parts: []string{},
 	}
 	slices.Sort(c.state.Families)
+	if c.incarnation != "" {
+		c.state.Incarnation, c.state.Read = c.incarnation, c.read
+	}
 	for i, s := range instant.Splits(m, c.Rows) {
 		if i > 0 {
 			c.state.Parts = append(c.state.Parts, columnar.EscapeKey(s.Rows.Start))
@@ -244,13 +295,7 @@ func (c *tableCopy) begin(ctx context.Context) error {
 
 // takeOver makes this the only call that goes on with the copy.
 func (c *tableCopy) takeOver(ctx context.Context) error {
-	if c.Checkpoint == "" {
-		return fmt.Errorf("resume: %w: the instant has no name", store.ErrUnsupported)
-	}
-	begun, err := ReadCopy(ctx, c.To, c.Into)
-	if err != nil {
-		return fmt.Errorf("resume: %w", err)
-	}
+	begun := c.begun
 	if err := begun.same(c.state); err != nil {
 		return fmt.Errorf("resume: %w", err)
 	}
@@ -307,12 +352,12 @@ func (c *tableCopy) checkThere(ctx context.Context) error {
 			continue
 		}
 		// What is not visible may be in neither: it has expired, or is no cell of a copy.
-		written.Table, written.Columns, written.Limit, written.MaxResultBytes = c.Table, instant.Families(c.Families), 1, 1
+		written.Table, written.Columns, written.Limit, written.MaxResultBytes = c.Table, instant.Families(c.read), 1, 1
 		if row, err = store.FirstRow(ctx, c.Source, &written); err != nil {
 			return err
 		}
 		if row != nil {
-			return fmt.Errorf("%w: rows that were copied, such as %s, are not in it any more: it was truncated, or made anew, and the copy cannot go on", store.ErrRefused, columnar.EscapeKey(row.Key))
+			return lost(fmt.Errorf("rows that were copied, such as %s, are not in it any more: it was truncated, or made anew", columnar.EscapeKey(row.Key)))
 		}
 	}
 	return nil
@@ -322,7 +367,7 @@ func (c *tableCopy) checkThere(ctx context.Context) error {
 // scan of the families of the copy; nil = there is none.
 func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) (*cell.Row, error) {
 	var raw, counters []string
-	for _, name := range readFamilies(c.Families, c.schema) {
+	for _, name := range c.read {
 		if c.setter != nil && c.schema.Family(name).InPlace() {
 			counters = append(counters, name) // several cells each, which nothing masks
 		} else {
@@ -373,7 +418,7 @@ type chunk struct {
 // part copies one part from behind its cursor.
 func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 	sc := &store.Scan{
-		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(readFamilies(c.Families, c.schema)), Raw: !c.Visible,
+		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(c.read), Raw: !c.Visible,
 		Versions: store.AllVersions, MaxResultBytes: c.chunkBytes,
 	}
 	if c.setter == nil && c.distinct() {

@@ -43,7 +43,11 @@ type CopyState struct {
 	StopRow    string   `json:"stop_row"`
 	Families   []string `json:"families"` // empty = all
 	Visible    bool     `json:"visible"`
-	Parts      []string `json:"parts"` // where the second and each later part begins; rows are escaped
+	// Incarnation is, of a source that is Unfrozen, what the table was when the copy
+	// began (Unfrozen.Incarnation), and Read the families that it had, or of them Families.
+	Incarnation string   `json:"incarnation,omitempty"`
+	Read        []string `json:"read,omitempty"`
+	Parts       []string `json:"parts"` // where the second and each later part begins; rows are escaped
 
 	owner   string
 	cursors map[int]string
@@ -154,6 +158,7 @@ func (s *CopyState) same(o *CopyState) error {
 	a, b := *s, *o
 	a.Parts, b.Parts = nil, nil // regions may have been split since
 	a.ID, b.ID = "", ""
+	a.Incarnation, b.Incarnation, a.Read, b.Read = "", "", nil, nil // compared before
 	one, err := json.Marshal(&a)
 	if err != nil {
 		return err

@@ -200,7 +200,7 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 	if err := c.settled(ctx); err != nil { // which is why they differ, if they do
 		return nil, err
 	}
-	if err := errors.Join(err, instant.Lost(c.Source)); err != nil {
+	if err := errors.Join(err, instant.Check(ctx, c.Source)); err != nil {
 		return nil, err
 	}
 	if c.state.Whole {

@@ -127,7 +127,7 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 		return c.region(ctx, &splits[i], &t.Regions[i])
 	})
 	if err == nil {
-		err = instant.Lost(c.Source)
+		err = instant.Check(ctx, c.Source)
 	}
 	if err != nil {
 		return nil, err

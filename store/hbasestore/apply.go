@@ -79,9 +79,10 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 func (s *Store) validateAll(ctx context.Context, b *store.Batch) ([]*mutation, error) {
 	hs := make([]*mutation, len(b.Mutations))
 	var refused refusals
+	mark := s.schemas.mark()
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
-		h, err := s.validate(ctx, &m.Mutation, false)
+		h, err := s.validateSince(ctx, &m.Mutation, false, mark)
 		hs[i] = h
 		if err == nil {
 			continue
@@ -184,11 +185,12 @@ func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Re
 	defer end()
 	var hs []*mutation
 	var at []int // the index of each in ms
+	mark := s.schemas.mark()
 	for i, m := range ms {
 		if errs[i] = store.CheckNil(m); errs[i] != nil {
 			continue
 		}
-		h, err := s.validate(ctx, m, false)
+		h, err := s.validateSince(ctx, m, false, mark)
 		if err != nil {
 			errs[i] = fmt.Errorf("mutate row: %w", err)
 			continue

@@ -221,13 +221,14 @@ func (s *Store) takeElements(ctx context.Context, b *store.Batch) (rest []store.
 	byKey := map[string]*counter{}
 	var key []byte
 	var refused refusals
+	mark := s.schemas.mark()
 	for i := first; i < len(b.Mutations); i++ {
 		m := &b.Mutations[i]
 		if !appends(&m.Mutation) {
 			rest = append(rest, *m)
 			continue
 		}
-		t, err := s.checked(ctx, &m.Mutation, false)
+		t, err := s.checked(ctx, &m.Mutation, false, mark)
 		if err != nil {
 			if !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
 				return nil, nil, fmt.Errorf("apply batch: %w", err)

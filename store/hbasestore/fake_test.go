@@ -44,6 +44,8 @@ type fakeGateway struct {
 	scanners map[int32]store.Scanner
 	tables   map[int32][]byte // of scanners
 	lastID   int32
+	states   map[string]int64 // when a table was made, enabled, disabled, in ms; hbase:meta has it
+	clock    int64            // of states
 }
 
 // fault is what goes wrong with a call.
@@ -86,7 +88,7 @@ func newGatewayAt(t *testing.T, l net.Listener, mem *memstore.Store, framed bool
 func makeGateway(l net.Listener, mem *memstore.Store, framed bool) *fakeGateway {
 	g := &fakeGateway{
 		mem: mem, framed: framed, listener: l, calls: map[string]int{}, conns: map[net.Conn]struct{}{},
-		closed: make(chan struct{}), scanners: map[int32]store.Scanner{}, tables: map[int32][]byte{},
+		closed: make(chan struct{}), scanners: map[int32]store.Scanner{}, tables: map[int32][]byte{}, states: map[string]int64{},
 	}
 	g.serving.Go(g.accept)
 	return g
@@ -438,7 +440,7 @@ func (g *fakeGateway) CreateTable(ctx context.Context, d *hbase.TTableDescriptor
 		}
 		splits, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
 	}
-	return answer(d.TableName.Qualifier, g.mem.CreateTable(ctx, t, splits))
+	return answer(d.TableName.Qualifier, g.changed(t.Name, g.mem.CreateTable(ctx, t, splits)))
 }
 
 func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor) error {
@@ -506,16 +508,40 @@ func (g *fakeGateway) DeleteColumnFamily(ctx context.Context, name *hbase.TTable
 	return g.alter(ctx, name, func(d *store.TableDescriptor) { without(d, family) })
 }
 
+// changed notes that the state of a table was written, unless err says that it was not.
+func (g *fakeGateway) changed(table string, err error) error {
+	if err == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.clock++
+		g.states[table] = g.clock
+	}
+	return err
+}
+
+// state is a row of hbase:meta.
+func (g *fakeGateway) state(ctx context.Context, row []byte) (*hbase.TResult_, error) {
+	if _, err := g.mem.Table(ctx, own(string(row))); err != nil {
+		return &hbase.TResult_{}, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.states[own(string(row))]
+	return &hbase.TResult_{Row: row, ColumnValues: []*hbase.TColumnValue{{
+		Family: []byte(stateFamily), Qualifier: []byte(stateColumn), Timestamp: &at, Value: []byte("\x08\x00"),
+	}}}, nil
+}
+
 func (g *fakeGateway) DeleteTable(ctx context.Context, name *hbase.TTableName) error {
 	return answer(name.Qualifier, g.mem.DropTable(ctx, own(nameOf(name))))
 }
 
 func (g *fakeGateway) TruncateTable(ctx context.Context, name *hbase.TTableName, preserve bool) error {
-	return answer(name.Qualifier, g.mem.TruncateTable(ctx, own(nameOf(name)), preserve))
+	return answer(name.Qualifier, g.changed(own(nameOf(name)), g.mem.TruncateTable(ctx, own(nameOf(name)), preserve)))
 }
 
 func (g *fakeGateway) EnableTable(ctx context.Context, name *hbase.TTableName) error {
-	err := g.mem.EnableTable(ctx, own(nameOf(name)))
+	err := g.changed(own(nameOf(name)), g.mem.EnableTable(ctx, own(nameOf(name))))
 	if errors.Is(err, store.ErrTableNotDisabled) {
 		text, no := "tableName="+own(nameOf(name))+", state=ENABLED", false
 		return &hbase.TIOError{Message: &text, CanRetry: &no}
@@ -524,7 +550,7 @@ func (g *fakeGateway) EnableTable(ctx context.Context, name *hbase.TTableName) e
 }
 
 func (g *fakeGateway) DisableTable(ctx context.Context, name *hbase.TTableName) error {
-	err := g.mem.DisableTable(ctx, own(nameOf(name)))
+	err := g.changed(own(nameOf(name)), g.mem.DisableTable(ctx, own(nameOf(name))))
 	if errors.Is(err, store.ErrTableNotEnabled) {
 		text, no := "org.apache.hadoop.hbase.TableNotEnabledException: "+own(nameOf(name)), false
 		return &hbase.TIOError{Message: &text, CanRetry: &no}
@@ -691,6 +717,9 @@ func (g *fakeGateway) GetScannerResults(ctx context.Context, table []byte, t *hb
 }
 
 func (g *fakeGateway) Get(ctx context.Context, table []byte, t *hbase.TGet) (*hbase.TResult_, error) {
+	if string(table) == metaTable {
+		return g.state(ctx, t.Row)
+	}
 	scan := hbase.NewTScan()
 	scan.StartRow, scan.StopRow, scan.Columns, scan.TimeRange, scan.FilterString = t.Row, t.Row, t.Columns, t.TimeRange, t.FilterString
 	scan.MaxVersions = max(t.GetMaxVersions(), 1)

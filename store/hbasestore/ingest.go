@@ -62,6 +62,8 @@ func (s *Store) refuse(ctx context.Context, ms []store.Mutation, of []int, errs 
 	}
 	var refused refusals
 	var unsent error
+	mark := s.schemas.mark()
+	forgotten := map[string]bool{}
 	for i := range ms {
 		m := &ms[i]
 		err := errs[of[i]]
@@ -72,10 +74,13 @@ func (s *Store) refuse(ctx context.Context, ms []store.Mutation, of []int, errs 
 			unsent = err
 			continue
 		}
-		s.schemas.forget(store.CanonicalName(m.Table))
+		if table := store.CanonicalName(m.Table); !forgotten[table] {
+			s.schemas.forget(table)
+			forgotten[table] = true
+		}
 		if members[of[i]] > 1 && !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrTableNotEnabled) && ctx.Err() == nil {
 			var h *mutation
-			if h, err = s.validate(ctx, &m.Mutation, false); err == nil {
+			if h, err = s.validateSince(ctx, &m.Mutation, false, mark); err == nil {
 				_, err = s.mutate(ctx, h)
 			}
 		}
@@ -109,6 +114,7 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 	var key []byte
 	var refused refusals
 	bad := map[string]error{} // by key
+	mark := s.schemas.mark()
 	for i := range b.Counters {
 		d := &b.Counters[i]
 		if d.Offset < max(a.From, 0) || d.Offset >= a.Progress.Next || d.Time < 0 || d.Time == cell.Latest {
@@ -122,7 +128,7 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 			c = &counter{table: table, family: d.Family, row: d.Row, column: d.Qualifier, key: string(key)}
 			byKey[c.key] = c
 			all = append(all, c)
-			if err := s.checkCounter(ctx, c); err != nil {
+			if err := s.checkCounterSince(ctx, c, mark); err != nil {
 				bad[c.key] = err
 			}
 		}
@@ -141,13 +147,18 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 // checkCounter refuses an increment that no COUNTER family takes, or an element that no
 // DISTINCT one does.
 func (s *Store) checkCounter(ctx context.Context, c *counter) error {
+	return s.checkCounterSince(ctx, c, s.schemas.mark())
+}
+
+// checkCounterSince is checkCounter for one of several, see validateSince.
+func (s *Store) checkCounterSince(ctx context.Context, c *counter, mark int) error {
 	m := &cell.Mutation{Table: c.table, Row: c.row}
 	if c.distinct {
 		m.Append(c.family, c.column, nil)
 	} else {
 		m.Increment(c.family, c.column, 1)
 	}
-	t, err := s.checked(ctx, m, false)
+	t, err := s.checked(ctx, m, false, mark)
 	switch {
 	case err != nil:
 	case c.distinct && !t.Family(c.family).Distinct:

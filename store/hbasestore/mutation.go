@@ -317,7 +317,13 @@ func requestBytes(m *cell.Mutation) int {
 // validate returns m for HBase, checked. A family that is missing is HBase's to find
 // where a condition comes first.
 func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error) {
-	t, err := s.checked(ctx, m, conditional)
+	return s.validateSince(ctx, m, conditional, s.schemas.mark())
+}
+
+// validateSince is validate for one of several mutations, which check what is refused against
+// a schema that was loaded after mark: one load for all.
+func (s *Store) validateSince(ctx context.Context, m *cell.Mutation, conditional bool, mark int) (*mutation, error) {
+	t, err := s.checked(ctx, m, conditional, mark)
 	if err != nil {
 		return nil, err
 	}
@@ -325,8 +331,9 @@ func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool
 }
 
 // checked checks m against the schema of its table, which it returns: what the
-// gateway would answer with an internal error, or retry for minutes, is not sent.
-func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool) (*store.TableDescriptor, error) {
+// gateway would answer with an internal error, or retry for minutes, is not sent. What is
+// refused was checked against a schema that was loaded after mark, see validateSince.
+func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool, mark int) (*store.TableDescriptor, error) {
 	table := store.CanonicalName(m.Table)
 	if system(table) && table != store.OutboxTable && table != store.JobsTable {
 		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, table)
@@ -344,7 +351,7 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 		return nil, atRow(table, m.Row, "%w: a request of about %d bytes; a gateway with framed transport takes %d", store.ErrInvalidArgument, n, s.o.MaxFrameBytes)
 	}
 	for {
-		t, fresh, err := s.schemas.get(ctx, table)
+		t, fresh, err := s.schemas.since(ctx, table, mark)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,8 @@ package hbasestore
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -83,6 +85,55 @@ func TestRefusedByHBase(t *testing.T) {
 		rows, err := collect(s.Scan(t.Context(), &store.Scan{Table: "c", Columns: []store.Column{{Family: "f", All: true}}}))
 		if err != nil || len(rows) != 2 {
 			t.Errorf("%s: Got %q, %v, want the cells of two records", name, rows, err)
+		}
+	}
+}
+
+// The records of a batch that are refused by the schema of their table share one look at the
+// one that HBase has now, in a pipeline's batch and in any other. A batch that comes after an
+// alter looks again.
+func TestRefusedShareOneSchema(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	alter := func(change func(*store.TableDescriptor)) {
+		t.Helper()
+		d, err := g.mem.Table(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		change(d)
+		if err := g.mem.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys [][2]string
+	for i := range 50 {
+		keys = append(keys, [2]string{fmt.Sprint("r", i), "a"})
+	}
+	batches := map[string]func() *store.Batch{
+		"a pipeline's": func() *store.Batch { return increments(0, store.Absent, "m1", keys...) },
+		"another": func() *store.Batch {
+			b := increments(0, store.Absent, "m1", keys...)
+			return &store.Batch{Mutations: b.Mutations}
+		},
+	}
+	for name, batch := range batches {
+		alter(func(d *store.TableDescriptor) { d.ReadOnly = true })
+		for range 2 { // the first may know of the schema from before
+			before := g.count("getTableDescriptor")
+			if err := s.Apply(t.Context(), batch()); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "read-only") {
+				t.Fatalf("%s: Got %v, want that the table is read-only", name, err)
+			}
+			if n := g.count("getTableDescriptor") - before; n > 2 { // of mutations, and of counters
+				t.Errorf("%s: the schema was read %d times for %d records, want 2 at most", name, n, len(keys))
+			}
+		}
+		alter(func(d *store.TableDescriptor) { d.ReadOnly = false })
+		if err := s.Apply(t.Context(), batch()); err != nil {
+			t.Errorf("%s, after the table was altered back: %v", name, err)
 		}
 	}
 }

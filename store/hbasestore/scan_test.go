@@ -501,7 +501,9 @@ func TestSchemaOfOthers(t *testing.T) {
 	if err := mutate(t, s, m); err != nil {
 		t.Error(err)
 	}
-	s.schemas.entries["t"] = cached[*store.TableDescriptor]{newMemSchema(), s.schemas.entries["t"].at}
+	known := s.schemas.entries["t"]
+	known.value = newMemSchema()
+	s.schemas.entries["t"] = known
 	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Columns: []store.Column{{Family: "g", All: true}}})); err != nil {
 		t.Error(err)
 	}
