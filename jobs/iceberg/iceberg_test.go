@@ -653,6 +653,53 @@ func TestHintLeft(t *testing.T) {
 	l.read()
 }
 
+// TestMadeAgain: a run that was removed by hand and made again, for the same time, is another
+// one: the snapshots that had its files go.
+func TestMadeAgain(t *testing.T) {
+	again := func(n, files int) *Run {
+		r := testRun(n, files)
+		r.FinishedAt = r.FinishedAt.Add(time.Hour)
+		return r
+	}
+	build := func(t *testing.T) *lake {
+		l := newLake(t, openLocal(t))
+		l.publish(testRun(1, 1))
+		l.publish(testRun(2, 1))
+		l.publish(testIncrement(3, 2))
+		l.publish(testIncrement(4, 2))
+		return l
+	}
+	for name, test := range map[string]struct {
+		r    *Run
+		want []string
+	}{
+		"the current one":        {again(4, 3), []string{"id1", "id2", "id3", "id4"}},
+		"what others go on from": {again(2, 3), []string{"id1", "id2"}},
+		"an earlier one":         {again(1, 3), []string{"id2", "id3", "id4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := build(t)
+			l.publish(test.r)
+			if d := cmp.Diff(test.want, runsOf(l.read())); d != "" {
+				t.Error(d)
+			}
+			l.publish(testRun(5, 1))
+			l.read()
+		})
+	}
+	l := build(t)
+	r := testIncrement(5, 1)
+	r.BaseSequence++ // of a run that was made again, and is no snapshot
+	if err := l.table.Publish(t.Context(), r, l.previous); !errors.Is(err, ErrBase) {
+		t.Errorf("Got %v", err)
+	}
+	for r, want := range map[*Run]bool{testIncrement(4, 1): true, again(4, 1): false, testRun(3, 1): false} {
+		if is, err := l.table.Is(t.Context(), r); is != want || err != nil {
+			t.Errorf("Got %v, %v for %s of %v", is, err, r.ID, r.FinishedAt)
+		}
+	}
+}
+
 // TestListMissing: a table of which a file is missing is an error that says which, and not
 // one of a run that is not there.
 func TestListMissing(t *testing.T) {
