@@ -246,11 +246,11 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &noBaseError{"it is for a time before the run before"}
 	}
 	if r.Job.spec.Iceberg {
-		current, err := icebergTable(r.Target, m.Job).Current(ctx)
+		is, err := isTable(ctx, r.Target, base)
 		if err != nil {
 			return err
 		}
-		if current != base.RunID {
+		if !is {
 			return &noBaseError{"the Iceberg table is not the run before"}
 		}
 	}
@@ -325,7 +325,8 @@ func (r *run) knowsBase(ctx context.Context, base *Manifest) error {
 
 // checkBase returns an error where the run that m goes on from is not there any more: when m
 // began it was the latest one, and a full run that was published since lets it go. In its
-// place there may be another one for the same time.
+// place there may be another one for the same time; and the Iceberg table, which was that run,
+// may have become another one.
 func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
 	if !m.increment() {
 		return nil
@@ -333,6 +334,13 @@ func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
 	base, _, err := readManifest(ctx, t, path.Join(m.Job, m.Incremental.Base, ManifestName))
 	if errors.Is(err, target.ErrNotFound) || err == nil && base.Sequence != m.Incremental.Since {
 		return fmt.Errorf("run %s, which it goes on from, was removed meanwhile; run it again", m.Incremental.BaseRunID)
+	}
+	if err != nil || !m.Iceberg {
+		return err
+	}
+	is, err := isTable(ctx, t, base)
+	if err == nil && !is {
+		err = fmt.Errorf("the Iceberg table was run %s, which it goes on from, and became another one meanwhile; run it again", m.Incremental.BaseRunID)
 	}
 	return err
 }

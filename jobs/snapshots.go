@@ -30,6 +30,11 @@ func icebergTable(t target.Target, job string) *iceberg.Table {
 	return &iceberg.Table{Target: t, Dir: job, Job: job}
 }
 
+// isTable reports whether the Iceberg table of the job of m is the run of m.
+func isTable(ctx context.Context, t target.Target, m *Manifest) (bool, error) {
+	return icebergTable(t, m.Job).Is(ctx, &iceberg.Run{ID: m.RunID, Sequence: m.Sequence, FinishedAt: m.FinishedAt})
+}
+
 // publishSnapshot makes the run in dir, of manifest m, the current snapshot of its job's
 // Iceberg table.
 func publishSnapshot(ctx context.Context, t target.Target, dir string, m *Manifest) error {
@@ -79,7 +84,11 @@ func findGone(ctx context.Context, t target.Target, dir string, m *Manifest, r *
 	for i := range r.Files {
 		f := &r.Files[i]
 		var err error
-		if f.Gone, err = goneIn(ctx, t, path.Join(dir, f.Path), m.Columns[m.opColumn()].Name); err != nil {
+		f.Gone, err = goneIn(ctx, t, path.Join(dir, f.Path), m.Columns[m.opColumn()].Name)
+		if errors.Is(err, target.ErrNotFound) { // which callers take for that of the run
+			err = errors.New("the run is published, and the file is missing")
+		}
+		if err != nil {
 			return fmt.Errorf("rows that are gone in %s: %w", f.Path, err)
 		}
 	}
@@ -138,7 +147,7 @@ func snapshotOf(dir string, m *Manifest) (*iceberg.Run, error) {
 		if key < 0 || op < 0 {
 			return nil, fmt.Errorf("%w: an increment without a column of row keys, or one that says whether a row is there", ErrManifest)
 		}
-		r.Base, r.Identity = m.Incremental.BaseRunID, m.Columns[key].Name
+		r.Base, r.BaseSequence, r.Identity = m.Incremental.BaseRunID, m.Incremental.Since, m.Columns[key].Name
 	}
 	for i := range m.Files {
 		f := &m.Files[i]

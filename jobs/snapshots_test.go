@@ -294,3 +294,128 @@ func TestSnapshotPlace(t *testing.T) {
 		t.Errorf("Got %v, %v, want nothing published", runs, err)
 	}
 }
+
+// TestIncrementsTogether: of two increments of one run the second is no snapshot of the table
+// that the first has become, and is not published.
+func TestIncrementsTogether(t *testing.T) {
+	out := t.TempDir()
+	s := newIncremental(t, out, 10)
+	s.job.spec.Iceberg = true
+	tg, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	s.put("a", "1", 1)
+	base := s.run(t, RunOptions{})
+	s.put("a", "2", 2)
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	var first *Manifest
+	second := &RunOptions{
+		Job: s.job, Source: snapshot, Target: tg, Holder: s, StoreID: "s", LogicalTime: s.at.Add(90 * time.Minute), Now: func() time.Time { return s.at },
+		Confirm: func(context.Context) error {
+			first = s.run(t, RunOptions{})
+			return nil
+		},
+	}
+	if m, err := Run(t.Context(), second); m != nil || err == nil || !strings.Contains(err.Error(), "became another one meanwhile; run it again") {
+		t.Errorf("Got %v, %v", m, err)
+	}
+	if first.Incremental.BaseRunID != base.RunID {
+		t.Errorf("Got %+v", first.Incremental)
+	}
+	if d := cmp.Diff([]string{base.RunID + " 1", first.RunID + " 2"}, tableRuns(t, out, "j", "2")); d != "" {
+		t.Error(d)
+	}
+	if runs, err := List(t.Context(), out); err != nil || len(runs) != 2 {
+		t.Errorf("Got %v, %v", runs, err)
+	}
+}
+
+// TestSnapshotOfMissingFile: a published increment of which a file is missing is not taken for
+// one that is finished.
+func TestSnapshotOfMissingFile(t *testing.T) {
+	out := t.TempDir()
+	s := newIncremental(t, out, 10)
+	s.job.spec.Iceberg = true
+	tg, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	s.put("a", "1", 1)
+	s.run(t, RunOptions{})
+	s.put("a", "2", 2)
+	s.at = s.at.Add(time.Hour)
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	m, err := Run(t.Context(), &RunOptions{
+		Job: s.job, Source: snapshot, Target: unwritable{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
+	})
+	if m == nil || !errors.Is(err, errUnwritable) {
+		t.Fatalf("Got %v, %v", m, err)
+	}
+	file := m.Files[slices.IndexFunc(m.Files, func(f File) bool { return f.Format == Parquet && f.Rows > 0 })]
+	if err := os.Remove(filepath.Join(out, runDir("j", s.at), file.Path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FinishPublished(t.Context(), tg, "j", s.at); err == nil || errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), file.Path) {
+		t.Errorf("Got %v", err)
+	}
+}
+
+// TestSnapshotMadeAgain: an increment goes on from the run that the table is, and not from one
+// for the same time that took its place.
+func TestSnapshotMadeAgain(t *testing.T) {
+	out := t.TempDir()
+	s := newIncremental(t, out, 10)
+	s.job.spec.Iceberg = true
+	tg, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
+	s.put("a", "1", 1)
+	first := s.run(t, RunOptions{})
+	again := func(tg target.Target) error {
+		t.Helper()
+		if err := os.RemoveAll(filepath.Join(out, runDir("j", first.LogicalTime))); err != nil {
+			t.Fatal(err)
+		}
+		snapshot, err := s.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer snapshot.Close()
+		_, err = Run(t.Context(), &RunOptions{
+			Job: s.job, Source: snapshot, Target: tg, Holder: s, StoreID: "s", LogicalTime: first.LogicalTime, Full: true, Now: func() time.Time { return s.at.Add(time.Minute) },
+		})
+		return err
+	}
+	s.put("b", "1", 1)
+	if err := again(tg); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{first.RunID + " 2"}, tableRuns(t, out, "j", "2")); d != "" {
+		t.Error(d)
+	}
+	s.put("c", "1", 1)
+	if err := again(unwritable{tg}); !errors.Is(err, errUnwritable) {
+		t.Fatalf("Got %v", err)
+	}
+	s.put("d", "1", 1)
+	m := s.run(t, RunOptions{})
+	if m.Incremental.Number != 0 {
+		t.Errorf("Got %+v", m.Incremental)
+	}
+	if d := cmp.Diff([]string{first.RunID + " 2", m.RunID + " 4"}, tableRuns(t, out, "j", "3")); d != "" {
+		t.Error(d)
+	}
+}

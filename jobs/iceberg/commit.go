@@ -40,24 +40,29 @@ func versionOf(file string) (n int, ok bool) {
 	return n, json && v && err == nil && n > 0 && versionName(n) == file
 }
 
-// read returns the newest version of the metadata; nil and 0 = there is none.
-func (t *Table) read(ctx context.Context) (m *metadata, version int, err error) {
+// newest returns the newest version of the metadata; 0 = there is none.
+func (t *Table) newest(ctx context.Context) (version int, err error) {
 	files, err := t.Target.List(ctx, t.name(""))
 	if errors.Is(err, target.ErrNotFound) {
-		return nil, 0, nil
+		return 0, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	for _, f := range files {
 		n, ok := versionOf(f.Name)
 		if !ok && strings.HasSuffix(f.Name, ".metadata.json") {
-			return nil, 0, fmt.Errorf("%w: %s has %s, as catalogs write it", ErrForeign, t.name(""), f.Name)
+			return 0, fmt.Errorf("%w: %s has %s, as catalogs write it", ErrForeign, t.name(""), f.Name)
 		}
 		version = max(version, n)
 	}
-	if version == 0 {
-		return nil, 0, nil
+	return version, nil
+}
+
+// read returns the newest version of the metadata; nil and 0 = there is none.
+func (t *Table) read(ctx context.Context) (m *metadata, version int, err error) {
+	if version, err = t.newest(ctx); err != nil || version == 0 {
+		return nil, 0, err
 	}
 	name := t.name(versionName(version))
 	data, err := target.ReadFile(ctx, t.Target, name, maxMetadataBytes)
@@ -87,8 +92,19 @@ func (t *Table) commit(ctx context.Context, change func(m *metadata) (*metadata,
 			was = m.LastUpdated
 		}
 		next, err := change(m)
-		if err != nil || next == nil {
+		if errors.Is(err, errMissing) {
+			if newest, newestErr := t.newest(ctx); newestErr == nil && newest != version {
+				continue
+			}
+		}
+		if err != nil {
 			return err
+		}
+		if next == nil { // who has made that version may have been killed before the hint
+			if version > 0 {
+				return t.hint(ctx, version)
+			}
+			return nil
 		}
 		if version > 0 {
 			next.MetadataLog = append(next.MetadataLog, previousFile{Time: was, File: next.Location + "/" + metadataDir + "/" + versionName(version)})
@@ -103,6 +119,15 @@ func (t *Table) commit(ctx context.Context, change func(m *metadata) (*metadata,
 			return err
 		}
 		if !first {
+			continue
+		}
+		newest, err := t.newest(ctx)
+		if err != nil {
+			return err
+		}
+		if newest > version+1+keptVersions {
+			// Others have committed so often since the read that they may have swept away the
+			// version that this one has made again: the table has not become it.
 			continue
 		}
 		if err := t.hint(ctx, version+1); err != nil {

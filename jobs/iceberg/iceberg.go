@@ -63,8 +63,9 @@ type Run struct {
 	// Base is the id of the run that this one, an increment, goes on from; empty = it is whole.
 	// Of each value of the column Identity, which tells rows apart, the rows of the increment
 	// replace all those before.
-	Base     string
-	Identity string
+	Base         string
+	BaseSequence uint64 // its Sequence
+	Identity     string
 }
 
 // File is a data file.
@@ -104,7 +105,8 @@ func CheckLocation(url string) error {
 
 // Publish makes r the table's current snapshot, and the table where there is none. It does
 // nothing where r is one of its snapshots already, or the current one is for a later
-// time. previous returns the run in a directory below the table's, whose files the new
+// time. A snapshot of another run with r's ID, whose files are not there any more, goes before,
+// with those that go on from it. previous returns the run in a directory below the table's, whose files the new
 // snapshot's replace, behind all those that it goes on from, the whole one first, or none where
 // one of these is gone: then the snapshot does not say what it replaces. The error wraps ErrBase
 // where r goes on from another run than the table is.
@@ -123,8 +125,12 @@ func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.C
 		case m.Location != location:
 			return nil, fmt.Errorf("%w: it was made for %s and is at %s, where the files that it names are not: remove %s", ErrForeign, m.Location, location, t.name(""))
 		}
-		if m.snapshotOf(r.ID) != nil {
+		made := m.snapshotOf(r.ID)
+		if made.of(r) {
 			return nil, nil
+		}
+		if made != nil { // of a run for the same time that somebody has removed
+			m.forget(made.Sequence)
 		}
 		var replaced []*Run
 		current := m.current()
@@ -134,11 +140,14 @@ func (t *Table) Publish(ctx context.Context, r *Run, previous func(ctx context.C
 				return nil, fmt.Errorf("%w: snapshot %d: %w", ErrForeign, current.ID, err)
 			}
 			if at.After(r.LogicalTime) {
+				if made != nil {
+					return m, nil
+				}
 				return nil, nil
 			}
 		}
 		if r.Base != "" {
-			if current == nil || current.Summary[summaryRun] != r.Base {
+			if !current.of(&Run{ID: r.Base, Sequence: r.BaseSequence}) {
 				return nil, fmt.Errorf("%w, %s: a run that is whole makes the table anew", ErrBase, r.Base)
 			}
 			return m, t.addIncrement(ctx, m, r)
@@ -183,6 +192,15 @@ func (t *Table) Newest(ctx context.Context) (location string, data []byte, err e
 		return "", nil, fmt.Errorf("iceberg table in %s: %w", t.Dir, err)
 	}
 	return m.Location + "/" + metadataDir + "/" + versionName(version), data, nil
+}
+
+// Is reports whether the table is r, of which ID, Sequence and FinishedAt count.
+func (t *Table) Is(ctx context.Context, r *Run) (bool, error) {
+	m, _, err := t.read(ctx)
+	if err != nil {
+		return false, fmt.Errorf("iceberg table in %s: %w", t.Dir, err)
+	}
+	return m != nil && m.current().of(r), nil
 }
 
 // Expire takes the snapshots of these runs from the table, so that the runs can be removed;

@@ -602,6 +602,118 @@ func testKilled(t *testing.T, last int, make func(n, files int) *Run) {
 	}
 }
 
+// between is a target that does something once, before a file is made.
+type between struct {
+	target.Collector
+	name string
+	do   func()
+}
+
+func (b *between) Update(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
+	if do := b.do; do != nil && path.Base(name) == b.name {
+		b.do = nil
+		do()
+	}
+	return b.Collector.Update(ctx, name, change)
+}
+
+// TestOvertaken: a commit that stands still until others have swept away the version that it
+// makes has not made the table, and takes nothing from it.
+func TestOvertaken(t *testing.T) {
+	l := newLake(t, openLocal(t))
+	l.publish(testRun(1, 1))
+	l.publish(testIncrement(2, 2))
+	whole := l.table.Target.(target.Collector)
+	l.table.Target = &between{whole, versionName(3), func() {
+		for n := 3; n < 5+keptVersions; n++ {
+			l.publish(testIncrement(n, 2))
+		}
+		if slices.Contains(l.metadataFiles(), versionName(3)) {
+			t.Error("version 3 is there")
+		}
+	}}
+	l.publish(testRun(20, 1))
+	l.table.Target = whole
+	m := l.read()
+	if ids := runsOf(m); ids[len(ids)-1] != "id20" || ids[2] != "id3" {
+		t.Errorf("Got %v", ids)
+	}
+}
+
+// TestHintLeft: who publishes a run again makes up for a process that was killed before the
+// hint, by which some readers go.
+func TestHintLeft(t *testing.T) {
+	l := newLake(t, openLocal(t))
+	l.publish(testRun(1, 1))
+	l.publish(testRun(2, 1))
+	if err := l.table.Target.Update(t.Context(), l.table.name(versionHint), func([]byte) ([]byte, error) { return []byte("1"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	l.publish(testRun(2, 1))
+	l.read()
+}
+
+// TestMadeAgain: a run that was removed by hand and made again, for the same time, is another
+// one: the snapshots that had its files go.
+func TestMadeAgain(t *testing.T) {
+	again := func(n, files int) *Run {
+		r := testRun(n, files)
+		r.FinishedAt = r.FinishedAt.Add(time.Hour)
+		return r
+	}
+	build := func(t *testing.T) *lake {
+		l := newLake(t, openLocal(t))
+		l.publish(testRun(1, 1))
+		l.publish(testRun(2, 1))
+		l.publish(testIncrement(3, 2))
+		l.publish(testIncrement(4, 2))
+		return l
+	}
+	for name, test := range map[string]struct {
+		r    *Run
+		want []string
+	}{
+		"the current one":        {again(4, 3), []string{"id1", "id2", "id3", "id4"}},
+		"what others go on from": {again(2, 3), []string{"id1", "id2"}},
+		"an earlier one":         {again(1, 3), []string{"id2", "id3", "id4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := build(t)
+			l.publish(test.r)
+			if d := cmp.Diff(test.want, runsOf(l.read())); d != "" {
+				t.Error(d)
+			}
+			l.publish(testRun(5, 1))
+			l.read()
+		})
+	}
+	l := build(t)
+	r := testIncrement(5, 1)
+	r.BaseSequence++ // of a run that was made again, and is no snapshot
+	if err := l.table.Publish(t.Context(), r, l.previous); !errors.Is(err, ErrBase) {
+		t.Errorf("Got %v", err)
+	}
+	for r, want := range map[*Run]bool{testIncrement(4, 1): true, again(4, 1): false, testRun(3, 1): false} {
+		if is, err := l.table.Is(t.Context(), r); is != want || err != nil {
+			t.Errorf("Got %v, %v for %s of %v", is, err, r.ID, r.FinishedAt)
+		}
+	}
+}
+
+// TestListMissing: a table of which a file is missing is an error that says which, and not
+// one of a run that is not there.
+func TestListMissing(t *testing.T) {
+	l := newLake(t, openLocal(t))
+	l.publish(testRun(1, 1))
+	name := l.table.name(path.Base(l.read().current().ManifestList))
+	if err := l.table.Target.(target.Collector).RemoveFile(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.table.Publish(t.Context(), testIncrement(2, 1), l.previous); err == nil || errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), name) {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // TestForeign: what another writer has committed to is left as it is.
 func TestForeign(t *testing.T) {
 	l := newLake(t, openLocal(t))

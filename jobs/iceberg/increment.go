@@ -2,6 +2,7 @@ package iceberg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"path"
@@ -169,6 +170,9 @@ func (t *Table) addedIn(ctx context.Context, m *metadata, current *snapshot, run
 // maxListBytes bounds what is read as a list of manifests: some 100 bytes a manifest.
 const maxListBytes = 16 << 20
 
+// errMissing: the table is damaged, or it has become another one since it was read.
+var errMissing = errors.New("iceberg: a list of manifests is missing")
+
 // readList reads the list of a snapshot's manifests.
 func (t *Table) readList(ctx context.Context, m *metadata, s *snapshot) ([]manifestFile, error) {
 	dir := m.Location + "/" + metadataDir
@@ -177,6 +181,9 @@ func (t *Table) readList(ctx context.Context, m *metadata, s *snapshot) ([]manif
 	}
 	name := t.name(path.Base(s.ManifestList))
 	data, err := target.ReadFile(ctx, t.Target, name, maxListBytes)
+	if errors.Is(err, target.ErrNotFound) { // which callers take for that of a run
+		return nil, fmt.Errorf("%w: %s, of snapshot %d: remove %s, and a run that is whole makes the table anew", errMissing, name, s.ID, t.name(""))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // the rows 0, 2 and 65 are gone.
 func testIncrement(n, files int) *Run {
 	r := testRun(n, files)
-	r.Base, r.Identity = fmt.Sprintf("id%d", n-1), "page"
+	r.Base, r.BaseSequence, r.Identity = fmt.Sprintf("id%d", n-1), uint64(100*(n-1)), "page"
 	for i := range r.Files {
 		if i%2 == 1 {
 			r.Files[i].Gone = []uint64{5, 2}

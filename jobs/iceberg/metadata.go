@@ -54,6 +54,7 @@ const (
 	summaryTime     = "sluice.logical-time"
 	summaryManifest = "sluice.manifest"
 	summarySequence = "sluice.sequence"
+	summaryFinished = "sluice.finished-at"
 	summaryVersion  = "sluice.version"
 	summaryWhole    = "sluice.whole-sequence-number" // of an increment: of the snapshot of the whole run that it goes on from
 	summarySpecs    = "sluice.partition-spec-ids"    // of its files, and of those that it replaces
@@ -153,6 +154,29 @@ func (m *metadata) snapshotOf(run string) *snapshot {
 		return nil
 	}
 	return &m.Snapshots[i]
+}
+
+// of reports whether s, which may be nil, is of r: of two runs for one time, of which somebody has
+// removed the first, the ids are the same. A zero FinishedAt, and the snapshot of a program that
+// has not said it, are any.
+func (s *snapshot) of(r *Run) bool {
+	if s == nil || s.Summary[summaryRun] != r.ID || s.Summary[summarySequence] != strconv.FormatUint(r.Sequence, 10) {
+		return false
+	}
+	finished := s.Summary[summaryFinished]
+	return finished == "" || r.FinishedAt.IsZero() || finished == finishedText(r.FinishedAt)
+}
+
+func finishedText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// forget drops the snapshot of the sequence and those that go on from it. Where the current one
+// is among them, the table is the one before again, if there is one.
+func (m *metadata) forget(sequence int64) {
+	m.drop(func(i int) bool { s := &m.Snapshots[i]; return s.whole() <= sequence && sequence <= s.Sequence })
+	m.LastUpdated++
+	if n := len(m.Snapshots); m.current() == nil && n > 0 {
+		m.CurrentSnapshotID, m.CurrentSchemaID = m.Snapshots[n-1].ID, m.Snapshots[n-1].SchemaID
+	}
 }
 
 // snapshotID returns the id of a run's snapshot in this table.
@@ -291,7 +315,7 @@ func summary(r *Run, replaced []*Run) map[string]string {
 		totalFiles: strconv.Itoa(added.files), totalRecords: strconv.FormatInt(added.rows, 10), totalBytes: strconv.FormatInt(added.bytes, 10),
 		totalDeleteFiles: "0", totalPositions: "0", totalEqualities: "0",
 		summaryRun: r.ID, summaryTime: r.LogicalTime.UTC().Format(time.RFC3339Nano), summaryManifest: r.Dir + "/_manifest.json",
-		summarySequence: strconv.FormatUint(r.Sequence, 10), summaryVersion: r.Version,
+		summarySequence: strconv.FormatUint(r.Sequence, 10), summaryFinished: finishedText(r.FinishedAt), summaryVersion: r.Version,
 	}
 	if len(replaced) > 0 {
 		var gone totals
