@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,36 +146,38 @@ func TestStaticErrors(t *testing.T) {
 // none can be read, that is what they say, and a static assignment goes on trying.
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
-	_, o := startBroker(t)
-	o.RequestTimeout = 200 * time.Millisecond
-	dial := o.Dial
-	var fetches, metadata atomic.Int32 // to be spoiled
-	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		return &wrongConn{Conn: conn, fetches: &fetches, metadata: &metadata}, err
-	}
-	c := newTestClient(t, o)
-	ctx := testContext(t)
-	s, err := c.Assign(ctx, &AssignOptions{Topics: []string{"t"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	metadata.Store(1)
-	if _, err := c.Topic(ctx, "t"); err != nil {
-		t.Error(err)
-	}
-	metadata.Store(1 << 20)
-	if _, err := c.Topic(ctx, "t"); !errors.Is(err, errProtocol) || errors.Is(err, ErrUnreachable) {
-		t.Errorf("Got %v", err)
-	}
-	time.AfterFunc(2*o.RequestTimeout, func() { metadata.Store(0) })
-	g, err := s.Next(ctx)
-	if err != nil || len(g.Assignment["t"]) != 1 || metadata.Load() > 0 {
-		t.Errorf("Got %+v, %v", g, err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, o := startBroker(t)
+		o.RequestTimeout = 200 * time.Millisecond
+		dial := o.Dial
+		var fetches, metadata atomic.Int32 // to be spoiled
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return &wrongConn{Conn: conn, fetches: &fetches, metadata: &metadata}, err
+		}
+		c := newTestClient(t, o)
+		ctx := testContext(t)
+		s, err := c.Assign(ctx, &AssignOptions{Topics: []string{"t"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		metadata.Store(1)
+		if _, err := c.Topic(ctx, "t"); err != nil {
+			t.Error(err)
+		}
+		metadata.Store(1 << 20)
+		if _, err := c.Topic(ctx, "t"); !errors.Is(err, errProtocol) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("Got %v", err)
+		}
+		time.AfterFunc(2*o.RequestTimeout, func() { metadata.Store(0) })
+		g, err := s.Next(ctx)
+		if err != nil || len(g.Assignment["t"]) != 1 || metadata.Load() > 0 {
+			t.Errorf("Got %+v, %v", g, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A topic that the ACLs refuse is an error at first; after the first generation it is named and

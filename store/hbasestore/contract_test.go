@@ -17,6 +17,7 @@ func dial(t *testing.T, change func(*Options), gateways ...*fakeGateway) *Store 
 		o.Addresses = append(o.Addresses, g.address())
 		o.Framed = g.framed
 	}
+	o.dial = dialPipes(gateways)
 	if change != nil {
 		change(o)
 	}

@@ -110,6 +110,8 @@ type Options struct {
 	pause    func(attempt int) time.Duration // before a call is made again; nil = retryPause
 	silence  time.Duration                   // of a call, before its table is asked about; 0 = 5 s
 	patience time.Duration                   // with an answer of a scanner; 0 = maxPatience, or CallTimeout where that is longer
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // without TLS; nil = net.Dialer
 }
 
 // Validate says what is wrong with o. Its error wraps store.ErrInvalidArgument.

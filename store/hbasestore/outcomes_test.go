@@ -3,6 +3,7 @@ package hbasestore
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/store"
@@ -13,31 +14,30 @@ import (
 // is there.
 func TestUnknownOutcomesEnd(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, newMem(t), false)
-	s := dial(t, func(o *Options) { o.RetryTimeout = 300 * time.Millisecond; o.pause = retryPause }, g)
-	g.inject(func(method string) fault { return fault{internal: method == "checkAndMutate"} })
-	b := &store.Batch{}
-	b.Advance(store.Source{Pipeline: "p", Topic: "t", ClusterID: "c"}, 0, store.Absent, store.Progress{Next: 1, Applied: 1})
-	done := make(chan error, 1)
-	go func() { done <- s.Apply(t.Context(), b) }()
-	select {
-	case err := <-done:
-		if !errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrUnknownOutcome) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newPipeGateway(t, "a", newMem(t))
+		s := dial(t, func(o *Options) { o.RetryTimeout = 300 * time.Millisecond; o.pause = retryPause }, g)
+		g.inject(func(method string) fault { return fault{internal: method == "checkAndMutate"} })
+		b := &store.Batch{}
+		b.Advance(store.Source{Pipeline: "p", Topic: "t", ClusterID: "c"}, 0, store.Absent, store.Progress{Next: 1, Applied: 1})
+		begun := time.Now()
+		if err := s.Apply(t.Context(), b); !errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("Got %v, want ErrTransient alone", err)
+		}
+		if took := time.Since(begun); took > 8*time.Second {
+			t.Errorf("Got the end after %v with RetryTimeout 300 ms", took)
 		}
 		if n := g.count("checkAndMutate"); n < 2 || n > 20 {
 			t.Errorf("Got %d calls in 300 ms", n)
 		}
-	case <-time.After(8 * time.Second):
-		t.Fatalf("Apply still runs 8 s later with RetryTimeout 300 ms, after %d calls", g.count("checkAndMutate"))
-	}
-	g.inject(nil)
-	if err := s.Apply(t.Context(), b); err != nil {
-		t.Error(err)
-	}
-	if err := s.Apply(t.Context(), b); !errors.Is(err, store.ErrStale) {
-		t.Errorf("Got %v of a batch that was applied, want ErrStale", err)
-	}
+		g.inject(nil)
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Error(err)
+		}
+		if err := s.Apply(t.Context(), b); !errors.Is(err, store.ErrStale) {
+			t.Errorf("Got %v of a batch that was applied, want ErrStale", err)
+		}
+	})
 }
 
 // A row's streak ends with a known outcome, and is none of another row.

@@ -277,7 +277,8 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 	defer cancel()
 	var c net.Conn
 	var err error
-	if p.o.TLS != nil {
+	switch {
+	case p.o.TLS != nil:
 		trusting := p.o.TLS
 		if p.o.RootCAs != nil {
 			trusting = trusting.Clone()
@@ -289,7 +290,9 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 		} else if wrong := (tls.RecordHeaderError{}); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &wrong) {
 			err = fmt.Errorf("%w; does the gateway speak TLS?", err)
 		}
-	} else {
+	case p.o.dial != nil:
+		c, err = p.o.dial(made, "tcp", g.address)
+	default:
 		c, err = (&net.Dialer{}).DialContext(made, "tcp", g.address)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -584,25 +585,27 @@ func TestHigherFloorStays(t *testing.T) {
 // that it comes by was deleted, it is waited for, and its gateway is not left.
 func TestRemoveBehindDeleted(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, nil, false)
-	const timeout = 200 * time.Millisecond
-	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout }, g)
-	createCounted(t, s)
-	if err := s.Apply(t.Context(), increments(0, store.Absent, "v1", [2]string{"a", "x"})); err != nil {
-		t.Fatal(err)
-	}
-	g.inject(func(method string) fault {
-		if method != "getScannerResults" {
-			return fault{}
+	synctest.Test(t, func(t *testing.T) {
+		g := newPipeGateway(t, "a", nil)
+		const timeout = 200 * time.Millisecond
+		s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout-1 }, g)
+		createCounted(t, s)
+		if err := s.Apply(t.Context(), increments(0, store.Absent, "v1", [2]string{"a", "x"})); err != nil {
+			t.Fatal(err)
 		}
-		found := make(chan struct{})
-		time.AfterFunc(3*timeout/2, func() { close(found) })
-		return fault{until: found}
+		g.inject(func(method string) fault {
+			if method != "getScannerResults" {
+				return fault{}
+			}
+			found := make(chan struct{})
+			time.AfterFunc(3*timeout/2, func() { close(found) })
+			return fault{until: found}
+		})
+		if n, err := s.CountCounters(t.Context(), columns("", "")); err != nil || n != 1 {
+			t.Errorf("Got %d, %v, want 1", n, err)
+		}
+		if !s.pool.gateways[0].until.IsZero() {
+			t.Error("The gateway is left")
+		}
 	})
-	if n, err := s.CountCounters(t.Context(), columns("", "")); err != nil || n != 1 {
-		t.Errorf("Got %d, %v, want 1", n, err)
-	}
-	if !s.pool.gateways[0].until.IsZero() {
-		t.Error("The gateway is left")
-	}
 }

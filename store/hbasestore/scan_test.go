@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,69 +139,76 @@ func scansAs(t *testing.T, s *Store, mem *memstore.Store, scan *store.Scan, rows
 // and the scan ends all the same.
 func TestSparseScan(t *testing.T) {
 	t.Parallel()
-	mem := newMem(t)
-	fill(t, mem, 3, 1)
-	g := newGateway(t, mem, false)
-	const timeout = 200 * time.Millisecond
-	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout }, g)
-	g.inject(func(method string) fault {
-		if method != "getScannerRows" && method != "getScannerResults" {
-			return fault{}
-		}
-		found := make(chan struct{})
-		time.AfterFunc(3*timeout, func() { close(found) })
-		return fault{until: found}
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		fill(t, mem, 3, 1)
+		g := newPipeGateway(t, "a", mem)
+		const timeout = 200 * time.Millisecond
+		// One call that is late leaves no time for another, also of a clock that moves by timers alone.
+		s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout-1 }, g)
+		g.inject(func(method string) fault {
+			if method != "getScannerRows" && method != "getScannerResults" {
+				return fault{}
+			}
+			found := make(chan struct{})
+			time.AfterFunc(3*timeout, func() { close(found) })
+			return fault{until: found}
+		})
+		scan := store.Scan{Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0000"))}}
+		scansAs(t, s, mem, &scan, 3)
 	})
-	scan := store.Scan{Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0000"))}}
-	scansAs(t, s, mem, &scan, 3)
 }
 
 // A scan whose gateway finds no row in time asks another one, and takes the first from
 // nobody else.
 func TestLateScanAsksAnother(t *testing.T) {
 	t.Parallel()
-	mem := newMem(t)
-	fill(t, mem, 3, 1)
-	a, b := newGateway(t, mem, false), newGateway(t, mem, false)
-	const timeout = 200 * time.Millisecond
-	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout }, a, b)
-	hang := make(chan struct{})
-	t.Cleanup(func() { close(hang) })
-	var first atomic.Pointer[fakeGateway] // that is asked: it never answers
-	for _, g := range []*fakeGateway{a, b} {
-		g.inject(func(method string) fault {
-			if method != "getScannerRows" && method != "getScannerResults" {
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		fill(t, mem, 3, 1)
+		a, b := newPipeGateway(t, "a", mem), newPipeGateway(t, "b", mem)
+		const timeout = 200 * time.Millisecond
+		s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout-1 }, a, b)
+		hang := make(chan struct{})
+		t.Cleanup(func() { close(hang) })
+		var first atomic.Pointer[fakeGateway] // that is asked: it never answers
+		for _, g := range []*fakeGateway{a, b} {
+			g.inject(func(method string) fault {
+				if method != "getScannerRows" && method != "getScannerResults" {
+					return fault{}
+				}
+				if first.CompareAndSwap(nil, g) || first.Load() == g {
+					return fault{until: hang}
+				}
 				return fault{}
-			}
-			if first.CompareAndSwap(nil, g) || first.Load() == g {
-				return fault{until: hang}
-			}
-			return fault{}
-		})
-	}
-	begun := time.Now()
-	scansAs(t, s, mem, &store.Scan{Table: "t", Limit: 3}, 3)
-	if d := time.Since(begun); d > 8*timeout {
-		t.Errorf("It took %v", d)
-	}
-	for _, g := range s.pool.gateways {
-		if !g.until.IsZero() {
-			t.Errorf("%s is left", g.address)
+			})
 		}
-	}
+		begun := time.Now()
+		scansAs(t, s, mem, &store.Scan{Table: "t", Limit: 3}, 3)
+		if d := time.Since(begun); d > 8*timeout {
+			t.Errorf("It took %v", d)
+		}
+		for _, g := range s.pool.gateways {
+			if !g.until.IsZero() {
+				t.Errorf("%s is left", g.address)
+			}
+		}
+	})
 }
 
 // A page that takes longer than is waited for is made smaller, also where no scan waits
 // longer: one that finds rows is not given up.
 func TestSparsePages(t *testing.T) {
 	t.Parallel()
-	mem := newMem(t)
-	fill(t, mem, 30, 1)
-	g := newGateway(t, mem, false)
-	g.perRow = 60 * time.Millisecond
-	const timeout = 200 * time.Millisecond
-	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.patience = timeout, timeout, 2*timeout }, g)
-	scansAs(t, s, mem, &store.Scan{Table: "t"}, 30)
+	synctest.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		fill(t, mem, 30, 1)
+		g := newPipeGateway(t, "a", mem)
+		g.perRow = 60 * time.Millisecond
+		const timeout = 200 * time.Millisecond
+		s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.patience = timeout, timeout-1, 2*timeout }, g)
+		scansAs(t, s, mem, &store.Scan{Table: "t"}, 30)
+	})
 }
 
 // Who waits longer for a call than for a scanner waits as long for a scanner.
