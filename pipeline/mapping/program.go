@@ -39,6 +39,7 @@ const (
 	callTexts = "$texts" // in, of texts that are written out
 	callKey   = "$key"   // an index, or a key
 	callJSON  = "$json"  // fromJSON, whose numbers are floats in expr
+	callBool  = "$bool"  // the right side of and and or, which expr gives as it is
 )
 
 // mode is what a node's parent wants of it.
@@ -114,6 +115,11 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			return makeCall(n, callCat, sub(n.Left, wantText), sub(n.Right, wantText))
 		case t.op == opAdd:
 			return makeCall(n, callAdd, sub(n.Left, wantBoth), sub(n.Right, wantBoth))
+		case t.op == opAnd || t.op == opOr:
+			n.Left, n.Right = sub(n.Left, wantValue), sub(n.Right, wantValue)
+			if t.args[1].typ != typBool {
+				n.Right = makeCall(n.Right, callBool, n.Right)
+			}
 		case n.Operator == "??":
 			n.Left, n.Right = sub(n.Left, want), sub(n.Right, want)
 		case n.Operator == "in" && texts(n.Right) != nil:
@@ -302,6 +308,12 @@ func registerFunctions(c *conf.Config) {
 	})
 	text := c.Functions[callJSON] // the checker refuses what can be none, by expr's name of the function
 	text.Name, text.Types = "fromJSON", []reflect.Type{reflect.TypeFor[func(env any, text string) any]()}
+	add(callBool, func(_ *Mapper, args []any) (any, error) {
+		if _, ok := args[0].(bool); !ok && args[0] != nil {
+			return nil, fmt.Errorf("the value is %s, not true or false", shapeOf(args[0]))
+		}
+		return args[0], nil
+	})
 	add(callCat, func(m *Mapper, args []any) (any, error) { return m.built(concat(args[0], args[1])) })
 	add(callAdd, func(m *Mapper, args []any) (any, error) { return m.built(addOrConcat(args[0], args[1])) })
 	registerBounded(c, add)

@@ -498,7 +498,7 @@ func (r *resolver) unary(n *ast.UnaryNode) *term {
 		return &term{op: opLiteral, typ: typInt, integer: -x.integer, text: fmt.Sprint(-x.integer)}
 	}
 	t := &term{typ: x.typ}
-	if x.typ == typAny {
+	if x.typ == typAny && n.Operator == "-" { // expr gives what + stands before as it is
 		t.typ = typNumber
 	}
 	return t
