@@ -106,7 +106,7 @@ func TestBoundedFunctionsRefuse(t *testing.T) {
 		`uniq("x")`:                     "cannot uniq string",
 		`uniq(user)`:                    "cannot uniq string",
 		`uniq(items, items)`:            "invalid number of arguments",
-		`join([1], ",")`:                "interface conversion: interface {} is int, not string",
+		`join([1], ",")`:                "the value is int, not string",
 		`join("x")`:                     "cannot use string",
 		`string(5 in split(user, ","))`: "cannot use int as type string in array",
 		`string("x" in abs(5))`:         "invalid operation: in (mismatched types string and",

@@ -29,8 +29,9 @@ const languageVersion = "sluice mapping 2\n"
 
 // programVersion is the same of what only expr's machine runs. 2: numbers in arrays and
 // objects, those of fromJSON too, keep all digits. 3: a number of theirs may be beyond all
-// floats, and what let names keeps the payload's spelling.
-const programVersion = 3
+// floats, and what let names keeps the payload's spelling. 4: what reads a missing field is
+// missing, and not the whole expression; what fails where that is not the reason is refused.
+const programVersion = 4
 
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {

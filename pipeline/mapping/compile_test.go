@@ -87,7 +87,7 @@ func TestExpressionMistakes(t *testing.T) {
 		{`user.upper()`, `05 PUT: only functions can be called (see docs/mapping.md for their names)`},
 		{`"a" - 1`, `04 PUT: - needs numbers, not a text`},
 		{`"a" == 1`, `04 PUT: == of a text and an integer is never decided by the record`},
-		{`time < "x"`, `05 PUT: < needs two texts or two numbers, not an integer`},
+		{`time < "x"`, `05 PUT: < needs two texts or two numbers, not an integer and a text`},
 		{`not time`, `00 PUT: not needs true or false, not an integer`},
 		{`time ? 1 : 2`, `00 PUT: the condition is an integer, not true or false`},
 		{`user contains 3`, `05 PUT: contains needs texts, not an integer`},

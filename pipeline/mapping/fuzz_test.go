@@ -42,7 +42,7 @@ func FuzzExpression(f *testing.F) {
 		`hash16_hex(user) + "/" + user + "/" + reverse_ts(time) + u16(partition) + u64(offset)`, `date(ts, "yyyyMMddHH", "Europe/Berlin")`,
 		`let x = user ?? "n"; x + x`, `any(tags, # == "x") ? {"a": tags[0]} : [1, 2.5, nil]`, `doc["a b"].c?.d[1:2]`, `reduce(1..9, #acc + #, 0)`,
 		`user | trim() | upper()`, `coalesce(a, b, 1) == 2 and not (a in [1, 2])`, `if a > 1 { "x" } else { b }`, `b"\x00" + "é" + 1e300 * 10`, `filter(tags, {# matches "("})`,
-		`duration("1h") + 1`, `len(geo) ** -1 % 0`, `fromJSON(value).a`, `repeat("ab", 1000000)`, `$env`, `{}`, `a.b.c()`, `time.x`, `#`,
+		`duration("1h") + 1`, `let x = a ?? ""; +b`, `a == 2 or b`, `int(none) ?? 0`, `len(geo) ** -1 % 0`, `fromJSON(value).a`, `repeat("ab", 1000000)`, `$env`, `{}`, `a.b.c()`, `time.x`, `#`,
 		strings.Repeat("(", 5000) + "a" + strings.Repeat(")", 5000), strings.Repeat("not ", 2000) + "a", strings.Repeat("-", 3000) + "a", strings.Repeat("[", 4000), "a" + strings.Repeat(" + a", 2000),
 	} {
 		f.Add(s)

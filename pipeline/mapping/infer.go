@@ -69,6 +69,8 @@ func (f *inference) infer(n ast.Node) Value {
 		return f.builtin(n)
 	case *ast.UnaryNode:
 		switch x := f.value(n.Node); {
+		case n.Operator == "+": // a text stays one
+			return x
 		case t.typ == typBool:
 			return Value{Kind: KindBool, alphabet: boolLetters}
 		case x.Kind.isWhole():

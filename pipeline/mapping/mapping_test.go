@@ -64,7 +64,7 @@ func TestMapErrors(t *testing.T) {
 		{"put", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put("u16(a)")}), `{"a":65536}`, `map: bad_value: map[0].put.e.q: u16 of 65536, which does not fit 2 bytes without a sign`},
 		{"when", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, When: "a > 1", Put: put("1")}), `{}`, `map: missing_field: map[0].when: field a is missing or null`},
 		{"when of a text", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, When: "a > 1", Put: put("1")}), `{"a":"x"}`, `map: expression: map[0].when: invalid operation: string > int`},
-		{"when of a number", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, When: "a", Put: put("1")}), `{"a":1}`, `map: expression: map[0].when: the condition is a int, not true or false`},
+		{"when of a number", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, When: "a", Put: put("1")}), `{"a":1}`, `map: expression: map[0].when: the condition is a number, not true or false`},
 		{"timestamp", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Timestamp: "a", Put: put("1")}), `{"a":-1}`, `map: bad_time: map[0].timestamp: -1 ms is no time`},
 		{"timestamp missing", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Timestamp: "a", Put: put("1")}), `{}`, `map: missing_field: map[0].timestamp: field a is missing or null`},
 		{"qualifier", jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: "a"}}}), `{}`, `map: missing_field: map[0].increment[0]: field a is missing or null`},

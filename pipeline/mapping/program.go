@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
@@ -38,6 +39,7 @@ const (
 	callTexts = "$texts" // in, of texts that are written out
 	callKey   = "$key"   // an index, or a key
 	callJSON  = "$json"  // fromJSON, whose numbers are floats in expr
+	callBool  = "$bool"  // the right side of and and or, which expr gives as it is
 )
 
 // mode is what a node's parent wants of it.
@@ -55,8 +57,14 @@ type both struct {
 	text  string
 }
 
+// program is an expression for expr's machine.
+type program struct {
+	exact   *vm.Program
+	careful *vm.Program // for records that lack what it reads
+}
+
 // compileProgram makes a program of a resolved tree, which it changes.
-func compileProgram(tree *parser.Tree, terms map[ast.Node]*term, want mode) (p *vm.Program, err error) {
+func compileProgram(tree *parser.Tree, terms map[ast.Node]*term, want mode) (p *program, err error) {
 	defer func() {
 		// expr's compiler panics on some trees that its checker lets through.
 		if r := recover(); r != nil {
@@ -64,6 +72,16 @@ func compileProgram(tree *parser.Tree, terms map[ast.Node]*term, want mode) (p *
 		}
 	}()
 	tree.Node = rewrite(tree.Node, terms, want)
+	other := &parser.Tree{Node: (&careful{of: map[string]bool{}}).copy(tree.Node), Source: tree.Source}
+	p = &program{}
+	if p.exact, err = compileTree(tree); err != nil {
+		return nil, err
+	}
+	p.careful, err = compileTree(other)
+	return p, err
+}
+
+func compileTree(tree *parser.Tree) (*vm.Program, error) {
 	config := parserConfig()
 	if _, err := checkTree(tree, config); err != nil {
 		return nil, err
@@ -88,10 +106,6 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 		return makeCall(n, name, &ast.IntegerNode{Value: t.source})
 	}
 	sub := func(n ast.Node, want mode) ast.Node { return rewrite(n, terms, want) }
-	branch := want // of what passes a value on unchanged
-	if want == wantBoth {
-		branch = wantValue
-	}
 	switch n := n.(type) {
 	case *ast.UnaryNode:
 		n.Node = sub(n.Node, wantValue)
@@ -101,8 +115,13 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			return makeCall(n, callCat, sub(n.Left, wantText), sub(n.Right, wantText))
 		case t.op == opAdd:
 			return makeCall(n, callAdd, sub(n.Left, wantBoth), sub(n.Right, wantBoth))
+		case t.op == opAnd || t.op == opOr:
+			n.Left, n.Right = sub(n.Left, wantValue), sub(n.Right, wantValue)
+			if t.args[1].typ != typBool {
+				n.Right = makeCall(n.Right, callBool, n.Right)
+			}
 		case n.Operator == "??":
-			n.Left, n.Right = sub(n.Left, branch), sub(n.Right, branch)
+			n.Left, n.Right = sub(n.Left, want), sub(n.Right, want)
 		case n.Operator == "in" && texts(n.Right) != nil:
 			return makeCall(n, callTexts, sub(n.Left, wantValue), &ast.ConstantNode{Value: texts(n.Right)})
 		case n.Operator == "in" && !isWritten(n.Right):
@@ -111,7 +130,7 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			n.Left, n.Right = sub(n.Left, wantValue), sub(n.Right, wantValue)
 		}
 	case *ast.CallNode:
-		return rewriteCall(n, t, terms, branch)
+		return rewriteCall(n, t, terms, want)
 	case *ast.BytesNode: // texts are strings in the machine
 		text := &ast.StringNode{Value: string(n.Value)}
 		text.SetLocation(n.Location())
@@ -136,12 +155,12 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 	case *ast.PredicateNode:
 		n.Node = sub(n.Node, wantValue)
 	case *ast.ConditionalNode:
-		n.Cond, n.Exp1, n.Exp2 = sub(n.Cond, wantValue), sub(n.Exp1, branch), sub(n.Exp2, branch)
+		n.Cond, n.Exp1, n.Exp2 = sub(n.Cond, wantValue), sub(n.Exp1, want), sub(n.Exp2, want)
 	case *ast.VariableDeclaratorNode:
-		n.Value, n.Expr = sub(n.Value, wantValue), sub(n.Expr, branch)
+		n.Value, n.Expr = sub(n.Value, wantValue), sub(n.Expr, want)
 	case *ast.SequenceNode:
 		for i := range n.Nodes {
-			n.Nodes[i] = sub(n.Nodes[i], branch)
+			n.Nodes[i] = sub(n.Nodes[i], want)
 		}
 	case *ast.ArrayNode:
 		for i := range n.Nodes {
@@ -276,7 +295,7 @@ func registerFunctions(c *conf.Config) {
 	add(callJSON, func(m *Mapper, args []any) (any, error) {
 		text, ok := args[0].(string)
 		if !ok {
-			return nil, fmt.Errorf("fromJSON of a %T", args[0])
+			return nil, fmt.Errorf("fromJSON of %s", shapeOf(args[0]))
 		}
 		if err := errors.Join(m.spend(jsonCost*len(text)), m.hold(jsonSize*len(text))); err != nil {
 			return nil, err
@@ -289,9 +308,16 @@ func registerFunctions(c *conf.Config) {
 	})
 	text := c.Functions[callJSON] // the checker refuses what can be none, by expr's name of the function
 	text.Name, text.Types = "fromJSON", []reflect.Type{reflect.TypeFor[func(env any, text string) any]()}
+	add(callBool, func(_ *Mapper, args []any) (any, error) {
+		if _, ok := args[0].(bool); !ok && args[0] != nil {
+			return nil, fmt.Errorf("the value is %s, not true or false", shapeOf(args[0]))
+		}
+		return args[0], nil
+	})
 	add(callCat, func(m *Mapper, args []any) (any, error) { return m.built(concat(args[0], args[1])) })
 	add(callAdd, func(m *Mapper, args []any) (any, error) { return m.built(addOrConcat(args[0], args[1])) })
 	registerBounded(c, add)
+	registerCareful(add)
 }
 
 // callFromMachine calls f with values of expr's machine.
@@ -383,7 +409,7 @@ func addOrConcat(a, b any) (any, error) {
 		g, gok = float64(j), true
 	}
 	if !fok || !gok {
-		return nil, valueErrorf("+ of %T and %T", x, y)
+		return nil, valueErrorf("+ of %s and %s", shapeOf(x), shapeOf(y))
 	}
 	return f + g, nil
 }
@@ -399,10 +425,8 @@ func integerOfAny(v any) (int64, error) {
 		return integerOfFloat(v)
 	case string:
 		return integerOfText([]byte(v))
-	case bool:
-		return 0, valueErrorf("true or false, where an integer is needed")
 	}
-	return 0, valueErrorf("a %T, where an integer is needed", v)
+	return 0, valueErrorf("%s, where an integer is needed", shapeOf(v))
 }
 
 // appendAny appends the text of a value of the machine, which is not nil.
@@ -424,10 +448,33 @@ func appendAny(dst []byte, v any) ([]byte, error) {
 		return strconv.AppendBool(dst, v), nil
 	}
 	b, err := json.Marshal(v)
-	if err != nil {
-		return dst, valueErrorf("a %T has no text", v)
+	if err != nil { // keys of groupBy may be numbers
+		return dst, valueErrorf("%s has no text", shapeOf(v))
 	}
 	return append(dst, b...), nil
+}
+
+// shapeOf names what a value of the machine is, as the guide does.
+func shapeOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "nil"
+	case bool:
+		return "true or false"
+	case string, []byte:
+		return "a text"
+	}
+	switch k := reflect.TypeOf(v).Kind(); k {
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map:
+		return "an object"
+	default:
+		if reflect.Int <= k && k <= reflect.Float64 {
+			return "a number"
+		}
+	}
+	return fmt.Sprintf("a %T", v)
 }
 
 // sourceText reads a source for the machine and notes that it is missing.
@@ -527,7 +574,15 @@ func numbers(v any) any {
 }
 
 // run runs p on the current document. It returns nil where the value is nil.
-func (m *Mapper) run(p *vm.Program) (any, error) {
+func (m *Mapper) run(p *program) (any, error) {
+	v, err := m.runOnce(p.exact)
+	if _, failed := err.(*expressionError); failed && m.missing != nil {
+		return m.runOnce(p.careful)
+	}
+	return v, err
+}
+
+func (m *Mapper) runOnce(p *vm.Program) (any, error) {
 	m.missing = nil
 	m.beginRun()
 	v, err := m.machine.Run(p, m)
@@ -539,17 +594,22 @@ func (m *Mapper) run(p *vm.Program) (any, error) {
 	}
 	var wrong *valueError
 	var much *tooMuchError
+	var missing *missingError
 	switch {
 	case errors.As(err, &wrong):
 		return nil, wrong
 	case errors.As(err, &much):
 		return nil, much
-	case m.missing != nil:
-		return nil, m.missing
+	case errors.As(err, &missing):
+		return nil, missing
 	}
 	_, message := fileError("", err)
-	return nil, &expressionError{message}
+	return nil, &expressionError{shapes.Replace(message)}
 }
+
+// shapes spells what expr's messages say of Go.
+var shapes = strings.NewReplacer(
+	"interface conversion: interface {} is ", "the value is ", "map[string]interface {}", "object", "[]interface {}", "array", "<nil>", "nil")
 
 // nilError says why an expression that must have a value has none.
 func (m *Mapper) nilError() error {
@@ -566,7 +626,7 @@ type expressionError struct{ text string }
 
 func (e *expressionError) Error() string { return e.text }
 
-func programText(p *vm.Program) textFunc {
+func programText(p *program) textFunc {
 	return func(m *Mapper, dst []byte) ([]byte, error) {
 		v, err := m.run(p)
 		if err != nil {
@@ -579,7 +639,7 @@ func programText(p *vm.Program) textFunc {
 	}
 }
 
-func programInt(p *vm.Program) intFunc {
+func programInt(p *program) intFunc {
 	return func(m *Mapper) (int64, error) {
 		v, err := m.run(p)
 		if err != nil {
@@ -592,7 +652,7 @@ func programInt(p *vm.Program) intFunc {
 	}
 }
 
-func programBool(p *vm.Program) boolFunc {
+func programBool(p *program) boolFunc {
 	return func(m *Mapper) (bool, error) {
 		v, err := m.run(p)
 		if err != nil {
@@ -603,7 +663,7 @@ func programBool(p *vm.Program) boolFunc {
 		}
 		b, ok := v.(bool)
 		if !ok {
-			return false, &expressionError{fmt.Sprintf("the condition is a %T, not true or false", v)}
+			return false, &expressionError{fmt.Sprintf("the condition is %s, not true or false", shapeOf(v))}
 		}
 		return b, nil
 	}

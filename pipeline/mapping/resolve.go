@@ -498,7 +498,7 @@ func (r *resolver) unary(n *ast.UnaryNode) *term {
 		return &term{op: opLiteral, typ: typInt, integer: -x.integer, text: fmt.Sprint(-x.integer)}
 	}
 	t := &term{typ: x.typ}
-	if x.typ == typAny {
+	if x.typ == typAny && n.Operator == "-" { // expr gives what + stands before as it is
 		t.typ = typNumber
 	}
 	return t
@@ -549,11 +549,11 @@ func (r *resolver) binary(n *ast.BinaryNode) *term {
 		}
 		return &term{op: opCompare, typ: typBool, name: n.Operator, args: []*term{a, b}}
 	case "<", "<=", ">", ">=":
-		if a.typ == typText || b.typ == typText {
-			if !need("two texts or two numbers", text) {
-				return &term{typ: typBool}
-			}
-		} else if !need("two texts or two numbers", typ.numeric) {
+		switch text := a.typ == typText || b.typ == typText; {
+		case text && a.typ != b.typ && a.typ != typAny && b.typ != typAny:
+			r.report(n, fmt.Errorf("%s needs two texts or two numbers, not %s and %s", n.Operator, a.typ, b.typ), "")
+			return &term{typ: typBool}
+		case !text && !need("two texts or two numbers", typ.numeric):
 			return &term{typ: typBool}
 		}
 		return &term{op: opCompare, typ: typBool, name: n.Operator, args: []*term{a, b}}
