@@ -249,7 +249,7 @@ var refusalClasses = [...]struct {
 	{store.ErrFamilyNotFound, "no_such_family"},
 	{store.ErrTimestampTooFar, "timestamp_too_far"},
 	{store.ErrNotANumber, "not_a_number"},
-	{store.ErrReadOnly, "read_only_table"},
+	{store.ErrTableReadOnly, "read_only_table"},
 	{store.ErrInvalidArgument, "invalid_argument"},
 }
 

@@ -10,10 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/memory"
 	"sluice/store"
+	"sluice/store/memstore"
 )
 
 // What a store refuses is named with its place and its class.
@@ -23,6 +25,29 @@ func TestRefusal(t *testing.T) {
 	got := refusal(&store.Refusal{Offset: 7, Table: "t", Row: []byte("r1"), Err: store.ErrCellTooLarge})
 	if got.Err.Error() != want || got.Class != "cell_too_large" || !errors.Is(got.Err, store.ErrCellTooLarge) {
 		t.Errorf("Got %s: %v, want %s", got.Class, got.Err, want)
+	}
+}
+
+// A table that takes no writes has a class of its own, as the guide says.
+func TestRefusalOfReadOnlyTable(t *testing.T) {
+	t.Parallel()
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}, ReadOnly: true}
+	s, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.CreateTable(t.Context(), d, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := store.Mutation{Mutation: cell.Mutation{Table: "t", Row: []byte("r")}}
+	m.Put("f", []byte("q"), 1, nil)
+	var refused *store.BatchError
+	if err := s.Apply(t.Context(), &store.Batch{Mutations: []store.Mutation{m}}); !errors.As(err, &refused) || len(refused.Refused) != 1 {
+		t.Fatalf("Got %v", err)
+	}
+	if got := refusal(&refused.Refused[0]); got.Class != "read_only_table" {
+		t.Errorf("Got class %s: %v", got.Class, got.Err)
 	}
 }
 

@@ -17,6 +17,8 @@ var (
 	// ErrTableNotEnabled: the table is disabled (HBase
 	// TableNotEnabledException). Wraps ErrRefused.
 	ErrTableNotEnabled error = &subError{"store: table is disabled", ErrRefused}
+	// ErrTableReadOnly: the table takes no writes (READONLY). Wraps ErrRefused.
+	ErrTableReadOnly error = &subError{"store: refused: the table is read-only", ErrRefused}
 	// ErrTableNotDisabled: what asks for a disabled table found it enabled
 	// (HBase TableNotDisabledException). Wraps ErrRefused.
 	ErrTableNotDisabled error = &subError{"store: table is enabled, disable it first", ErrRefused}

@@ -52,7 +52,7 @@ func checkRow(row []byte) error {
 
 func validateMutation(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) error {
 	if t.ReadOnly {
-		return fmt.Errorf("%w: the table is read-only", ErrRefused)
+		return ErrTableReadOnly
 	}
 	if len(m.Ops) == 0 {
 		return fmt.Errorf("%w: no columns to write", ErrInvalidArgument)

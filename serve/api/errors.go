@@ -33,6 +33,7 @@ var codes = []struct {
 	{"table_not_found", store.ErrTableNotFound, http.StatusNotFound},
 	{"table_exists", store.ErrTableExists, http.StatusConflict},
 	{"table_not_enabled", store.ErrTableNotEnabled, http.StatusConflict},
+	{"table_read_only", store.ErrTableReadOnly, http.StatusUnprocessableEntity},
 	{"table_not_disabled", store.ErrTableNotDisabled, http.StatusConflict},
 	{"namespace_not_found", store.ErrNamespaceNotFound, http.StatusNotFound},
 	{"namespace_exists", store.ErrNamespaceExists, http.StatusConflict},
