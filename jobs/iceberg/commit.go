@@ -269,21 +269,29 @@ type manifestWriter struct {
 // write writes the manifests of the files of r, which have a status since the snapshot, and
 // were added in that of the sequence.
 func (w *manifestWriter) write(ctx context.Context, r *Run, status, schema int, sequence int64) (*entries, error) {
-	m := w.metadata
-	e := &entries{run: r, schema: m.schema(schema), status: status, snapshot: w.snapshot.ID, sequence: sequence, location: m.Location}
-	var err error
-	if e.spec, err = m.spec(r.Columns, r.PartitionBy); err != nil {
+	e, err := w.entries(r, schema, r.PartitionBy)
+	if err != nil {
 		return nil, err
 	}
-	if e.order, err = m.order(r.Columns, r.Order); err != nil {
-		return nil, err
-	}
+	e.status, e.sequence = status, sequence
 	if r.Key != "" {
 		if e.bounded, err = fieldOf(r.Columns, r.Key); err != nil {
 			return nil, err
 		}
 	}
 	return e, w.writeEntries(ctx, e)
+}
+
+// entries returns what entries of files of r have in common that the snapshot adds, divided by
+// these columns.
+func (w *manifestWriter) entries(r *Run, schema int, by []string) (e *entries, err error) {
+	m := w.metadata
+	e = &entries{run: r, schema: m.schema(schema), status: statusAdded, snapshot: w.snapshot.ID, sequence: w.snapshot.Sequence, location: m.Location}
+	if e.spec, err = m.spec(r.Columns, by); err != nil {
+		return nil, err
+	}
+	e.order, err = m.order(r.Columns, r.Order)
+	return e, err
 }
 
 // writeEntries writes the manifests of e.

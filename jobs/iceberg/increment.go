@@ -54,17 +54,13 @@ func (t *Table) addIncrement(ctx context.Context, m *metadata, r *Run) error {
 
 // identities makes the files of r say which rows before are none any more.
 func (w *manifestWriter) identities(ctx context.Context, r *Run) (totals, error) {
-	m := w.metadata
-	e := &entries{run: r, schema: m.schema(m.CurrentSchemaID), status: statusAdded, snapshot: w.snapshot.ID, sequence: w.snapshot.Sequence, location: m.Location, content: contentEquality}
-	var err error
-	if e.identity, err = fieldOf(r.Columns, r.Identity); err != nil {
-		return totals{}, err
-	}
 	// Files that are not divided speak of all partitions: a row may have gone to another.
-	if e.spec, err = m.spec(r.Columns, nil); err != nil {
+	e, err := w.entries(r, w.metadata.CurrentSchemaID, nil)
+	if err != nil {
 		return totals{}, err
 	}
-	if e.order, err = m.order(r.Columns, r.Order); err != nil {
+	e.content = contentEquality
+	if e.identity, err = fieldOf(r.Columns, r.Identity); err != nil {
 		return totals{}, err
 	}
 	if r.Key == r.Identity {
@@ -99,11 +95,11 @@ func (w *manifestWriter) positions(ctx context.Context, r *Run) (totals, error) 
 		}
 		of.Files = append(of.Files, File{Path: name, Rows: gone, Bytes: int64(len(data)), Partition: f.Partition, Min: []byte(url), Max: []byte(url)})
 	}
-	e := &entries{run: &of, schema: m.schema(m.CurrentSchemaID), status: statusAdded, snapshot: w.snapshot.ID, sequence: w.snapshot.Sequence, location: m.Location, content: contentPositions, bounded: parquetfile.PositionsFile}
-	var err error
-	if e.spec, err = m.spec(r.Columns, r.PartitionBy); err != nil {
+	e, err := w.entries(&of, m.CurrentSchemaID, r.PartitionBy)
+	if err != nil {
 		return totals{}, err
 	}
+	e.content, e.bounded = contentPositions, parquetfile.PositionsFile
 	return totalsOf(of.Files), w.writeEntries(ctx, e)
 }
 
