@@ -29,7 +29,8 @@ func tellingOf(keys *reread.Value[target.S3Credentials], log *slog.Logger) func(
 	var told atomic.Pointer[string] // the last reason; nil or "" = none
 	return func() target.S3Credentials {
 		reason := ""
-		if err := keys.Look(); err != nil {
+		now, err := keys.Now()
+		if err != nil {
 			reason = err.Error()
 		}
 		switch before := told.Swap(&reason); {
@@ -39,7 +40,7 @@ func tellingOf(keys *reread.Value[target.S3Credentials], log *slog.Logger) func(
 		default:
 			log.Info("the credentials of the bucket can be read again", "setting", "s3.credentials_file")
 		}
-		return keys.Get()
+		return now
 	}
 }
 

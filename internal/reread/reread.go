@@ -47,10 +47,16 @@ func New[T any](read func() (T, error), files ...string) (*Value[T], error) {
 // before. What cannot be read then, as amid the replacement of several files, is passed
 // over for the last value that could be; the next call looks again.
 func (v *Value[T]) Get() T {
+	value, _ := v.Now() // which says what is wrong
+	return value
+}
+
+// Now returns what Get does, and the error of Look.
+func (v *Value[T]) Now() (T, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = v.look() // Look says what is wrong
-	return v.value()
+	err := v.look()
+	return v.value(), err
 }
 
 // Look does what Get does, and returns why the files as they are now cannot be read, so that
