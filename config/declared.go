@@ -21,6 +21,8 @@ type Declared struct {
 	Schedule schedule.Spec
 	// Keep is how long what it publishes is kept.
 	Keep jobs.Keep
+	// Iceberg says that what a job or join publishes is an Iceberg table, too.
+	Iceberg bool
 }
 
 // Kinds of Declared.
@@ -35,16 +37,16 @@ const (
 // it has a schedule: no two of them share one.
 func (c *Config) Declared(name string) (Declared, bool) {
 	if s, ok := c.Jobs[name]; ok {
-		return Declared{KindJob, s.Table, s.Out, s.Schedule, s.Keep}, true
+		return Declared{KindJob, s.Table, s.Out, s.Schedule, s.Keep, s.Iceberg}, true
 	}
 	if s, ok := c.Joins[name]; ok {
-		return Declared{KindJoin, "", s.Out, s.Schedule, s.Keep}, true
+		return Declared{KindJoin, "", s.Out, s.Schedule, s.Keep, s.Iceberg}, true
 	}
 	if s, ok := c.Backups[name]; ok {
-		return Declared{KindBackup, "", s.Out, s.Schedule, s.Keep}, true
+		return Declared{KindBackup, "", s.Out, s.Schedule, s.Keep, false}, true
 	}
 	if name == GCName && c.GC.Schedule != (schedule.Spec{}) {
-		return Declared{KindGC, "", "", c.GC.Schedule, jobs.Keep{}}, true
+		return Declared{KindGC, "", "", c.GC.Schedule, jobs.Keep{}, false}, true
 	}
 	return Declared{}, false
 }

@@ -25,14 +25,9 @@ type icebergCatalog struct {
 // icebergCatalog returns the daemon's catalog, nil where no job or join has a table.
 func (d *daemon) icebergCatalog() serve.IcebergCatalog {
 	c := &icebergCatalog{cfg: d.cfg, log: d.log, out: map[string]string{}}
-	for name := range d.cfg.Jobs {
-		if spec := d.cfg.Jobs[name]; spec.Iceberg {
-			c.out[name] = spec.Out
-		}
-	}
-	for name := range d.cfg.Joins {
-		if spec := d.cfg.Joins[name]; spec.Iceberg {
-			c.out[name] = spec.Out
+	for _, name := range d.cfg.DeclaredNames() {
+		if of, _ := d.cfg.Declared(name); of.Iceberg {
+			c.out[name] = of.Out
 		}
 	}
 	if len(c.out) == 0 {
