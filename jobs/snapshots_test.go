@@ -237,17 +237,24 @@ func TestSnapshotOfDamagedManifest(t *testing.T) {
 	}
 }
 
-// TestIncrementSnapshotFails: an increment whose process was killed before the table had it is
-// made a snapshot by whoever points at it.
-func TestIncrementSnapshotFails(t *testing.T) {
-	out := t.TempDir()
-	s := newIncremental(t, out, 10)
+// newIcebergIncremental is newIncremental of a job with a table, and where it publishes.
+func newIcebergIncremental(t *testing.T) (*incrementalStore, *target.Local) {
+	t.Helper()
+	s := newIncremental(t, t.TempDir(), 10)
 	s.job.spec.Iceberg = true
-	tg, err := target.OpenLocal(out)
+	tg, err := target.OpenLocal(s.out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tg.Close()
+	t.Cleanup(func() { _ = tg.Close() })
+	return s, tg
+}
+
+// TestIncrementSnapshotFails: an increment whose process was killed before the table had it is
+// made a snapshot by whoever points at it.
+func TestIncrementSnapshotFails(t *testing.T) {
+	s, tg := newIcebergIncremental(t)
+	out := s.out
 	s.put("a", "1", 1)
 	s.put("b", "1", 1)
 	first := s.run(t, RunOptions{})
@@ -298,14 +305,8 @@ func TestSnapshotPlace(t *testing.T) {
 // TestIncrementsTogether: of two increments of one run the second is no snapshot of the table
 // that the first has become, and is not published.
 func TestIncrementsTogether(t *testing.T) {
-	out := t.TempDir()
-	s := newIncremental(t, out, 10)
-	s.job.spec.Iceberg = true
-	tg, err := target.OpenLocal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tg.Close()
+	s, tg := newIcebergIncremental(t)
+	out := s.out
 	s.put("a", "1", 1)
 	base := s.run(t, RunOptions{})
 	s.put("a", "2", 2)
@@ -339,14 +340,8 @@ func TestIncrementsTogether(t *testing.T) {
 // TestSnapshotOfMissingFile: a published increment of which a file is missing is not taken for
 // one that is finished.
 func TestSnapshotOfMissingFile(t *testing.T) {
-	out := t.TempDir()
-	s := newIncremental(t, out, 10)
-	s.job.spec.Iceberg = true
-	tg, err := target.OpenLocal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tg.Close()
+	s, tg := newIcebergIncremental(t)
+	out := s.out
 	s.put("a", "1", 1)
 	s.run(t, RunOptions{})
 	s.put("a", "2", 2)
@@ -374,14 +369,8 @@ func TestSnapshotOfMissingFile(t *testing.T) {
 // TestSnapshotMadeAgain: an increment goes on from the run that the table is, and not from one
 // for the same time that took its place.
 func TestSnapshotMadeAgain(t *testing.T) {
-	out := t.TempDir()
-	s := newIncremental(t, out, 10)
-	s.job.spec.Iceberg = true
-	tg, err := target.OpenLocal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tg.Close()
+	s, tg := newIcebergIncremental(t)
+	out := s.out
 	s.put("a", "1", 1)
 	first := s.run(t, RunOptions{})
 	again := func(tg target.Target) error {
