@@ -286,6 +286,48 @@ func TestIncrementSnapshotFails(t *testing.T) {
 	}
 }
 
+// unpointed is a target whose _latest.json cannot be replaced.
+type unpointed struct{ *target.Local }
+
+func (u unpointed) Update(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
+	if name == "j/"+LatestName {
+		return errUnwritable
+	}
+	return u.Local.Update(ctx, name, change)
+}
+
+// TestTableAhead: where a process was killed after it had made its run a snapshot, and before it
+// pointed at it, the next run does not go on from the run before that, which the table is not.
+func TestTableAhead(t *testing.T) {
+	s, tg := newIcebergIncremental(t)
+	s.put("a", "1", 1)
+	s.run(t, RunOptions{})
+	s.put("a", "2", 2)
+	s.at = s.at.Add(time.Hour)
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	ahead, err := Run(t.Context(), &RunOptions{
+		Job: s.job, Source: snapshot, Target: unpointed{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
+	})
+	if ahead == nil || ahead.Incremental.Number != 1 || !errors.Is(err, errUnwritable) {
+		t.Fatalf("Got %+v, %v", ahead, err)
+	}
+	if is, err := isTable(t.Context(), tg, ahead); !is || err != nil {
+		t.Fatalf("The table is the run: %t, %v", is, err)
+	}
+	s.log.Reset()
+	next := s.run(t, RunOptions{})
+	if next.Incremental.Number != 0 || !strings.Contains(s.log.String(), "the Iceberg table is not the run before") {
+		t.Errorf("Got increment %d: %s", next.Incremental.Number, s.log.String())
+	}
+	if is, err := isTable(t.Context(), tg, next); !is || err != nil {
+		t.Errorf("The table is the run: %t, %v", is, err)
+	}
+}
+
 // TestSnapshotPlace: a run whose table nobody could open is not published at all.
 func TestSnapshotPlace(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "a#b")
