@@ -173,12 +173,7 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 		differences[i], err = c.rows(ctx, splits[i].Rows, &r.Ranges[i])
 		return err
 	})
-	if err == nil {
-		err = errors.Join(instant.Check(ctx, c.Left), instant.Check(ctx, c.Right))
-	} else {
-		err = errors.Join(err, instant.Lost(c.Left), instant.Lost(c.Right))
-	}
-	if err != nil {
+	if err = wasRead(ctx, err, c.Left, c.Right); err != nil {
 		return nil, err
 	}
 	for i := range r.Ranges {
@@ -205,6 +200,20 @@ func (c *compare) checkSchemas(ctx context.Context) error {
 	}
 	c.Families = readFamilies(nil, left)
 	return errors.Join(instant.CheckFamilies(left, familyNames(right)), instant.CheckFamilies(right, c.Families))
+}
+
+// wasRead returns err, how reading sources has ended, with why these are lost; or where it ended
+// well, why what was read is not to be trusted.
+func wasRead(ctx context.Context, err error, sources ...instant.Source) error {
+	failed := err != nil
+	for _, s := range sources {
+		if failed {
+			err = errors.Join(err, instant.Lost(s))
+		} else {
+			err = errors.Join(err, instant.Check(ctx, s))
+		}
+	}
+	return err
 }
 
 // readFamilies returns the families that are read of t: those that are named, or all that it

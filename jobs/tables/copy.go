@@ -153,11 +153,7 @@ func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
 	err = work.Parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
 		return c.part(ctx, i, parts[i])
 	})
-	if err == nil {
-		err = instant.Check(ctx, c.Source)
-	} else {
-		err = errors.Join(err, instant.Lost(c.Source))
-	}
+	err = wasRead(ctx, err, c.Source)
 	if errors.Is(err, instant.ErrAnother) {
 		err = lost(err)
 	}
