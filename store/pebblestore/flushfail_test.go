@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"runtime"
@@ -168,6 +169,37 @@ func TestFailingCompactionRefusesNothing(t *testing.T) {
 	log.events().BackgroundError(syscall.EIO)
 	if err := log.flushError("db"); err != nil {
 		t.Fatalf("Got %v after a compaction that failed", err)
+	}
+}
+
+// A flush that Pebble gives up and repeats, as a rewrite has replaced keys from among those that
+// it writes, is no trouble of the disk: nothing is refused, waits or is told. It does not end
+// what was said of one that failed before.
+func TestCancelledFlushIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	var told strings.Builder
+	log := newPebbleLog(slog.New(slog.NewTextHandler(&told, nil)))
+	log.opening.Store(true)
+	trouble := log.trouble()
+	cancelled := fmt.Errorf("flush: %w", pebble.ErrCancelledCompaction)
+	cancel := func() {
+		log.events().FlushEnd(pebble.FlushInfo{Err: cancelled})
+		log.events().BackgroundError(cancelled)
+	}
+	cancel()
+	select {
+	case <-trouble:
+		t.Error("who waits for the flush is told that it failed")
+	default:
+	}
+	if err := errors.Join(log.flushError("db"), log.failure()); err != nil || told.Len() > 0 || log.pause() > 0 {
+		t.Errorf("Got %v, a pause of %s and\n%s", err, log.pause(), told.String())
+	}
+	log.opening.Store(false)
+	log.events().FlushEnd(pebble.FlushInfo{Err: syscall.EIO})
+	cancel()
+	if err := log.flushError("db"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Got %v", err)
 	}
 }
 

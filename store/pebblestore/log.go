@@ -66,6 +66,10 @@ const flushPause = time.Second
 // as all of it was deleted. It exports none.
 const emptyFlush = "pebble: empty table"
 
+// isCancelled reports whether err ended a flush that Pebble has given up, and repeats at once,
+// as a rewrite replaced keys from among those that it writes: nothing is wrong then.
+func isCancelled(err error) bool { return errors.Is(err, pebble.ErrCancelledCompaction) }
+
 // pause returns what is left of that, 0 or less where nothing is.
 func (l *pebbleLog) pause() time.Duration {
 	return time.Duration(l.troubled.Load()) - time.Since(l.start)
@@ -184,6 +188,9 @@ func (l *pebbleLog) failure() error {
 func (l *pebbleLog) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
+			if isCancelled(err) {
+				return
+			}
 			l.troubled.Store(int64(time.Since(l.start) + flushPause))
 			l.Errorf("background work: %v", err)
 		},
@@ -203,6 +210,7 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			case i.Err == nil:
 				l.flushes.Add(1)
 				l.flushFail.Store(nil)
+			case isCancelled(i.Err): // it says nothing of the disk
 			case i.Err.Error() == emptyFlush:
 				l.flushFail.Store(nil)
 			default: // it stays from one to the next: a commit between them would fill the memtables further
