@@ -123,7 +123,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 	}
 	c := db.catalog.Load()
 	r.since, r.held = c.held[rows.t.id]
-	rows.tellExpired = r.held && c.holdsExpired(rows.t)
+	rows.tellExpired, rows.tellUnsure = r.held && c.holdsExpired(rows.t), r.held
 	db.loop.late = r.late
 	return r, nil
 }

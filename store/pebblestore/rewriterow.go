@@ -27,6 +27,7 @@ type rowRewriter struct {
 	after, upTo uint64 // it touches cells with after < sequence ≤ upTo
 	maxRow      int    // bytes of a row that is held in memory
 	tellExpired bool   // rowOutcome.expired is asked for
+	tellUnsure  bool   // rowOutcome.unsure is
 	done        rewritten
 
 	row       arena
@@ -362,13 +363,30 @@ func (r *rowRewriter) subjectAll() bool {
 	return true
 }
 
-// seenDiffers reports whether a rewrite that drops cells of the current row may
+// seenDiffers reports whether a rewrite that leaves kept of the current row may
 // change what is seen of it, as some of HBase's do: a compaction does not look at
-// what was not flushed, such as a marker that masks a version that counts, and what
-// kept delete markers mask counts among the versions. Of NEW_VERSION_BEHAVIOR it is
-// not known.
-func (r *rowRewriter) seenDiffers(apart bool) bool {
-	return apart || r.f.desc.KeepDeleted != store.KeepDeletedFalse || r.f.desc.NewVersionBehavior
+// what is apart, as it was not flushed, such as a marker that masks a version that
+// counts, and what kept delete markers mask counts among the versions. Of
+// NEW_VERSION_BEHAVIOR, and of a row in pieces, whose markers are in other pieces,
+// it is not known.
+func (r *rowRewriter) seenDiffers(kept []entry, apart bool) bool {
+	switch {
+	case r.f.desc.KeepDeleted != store.KeepDeletedFalse || r.f.desc.NewVersionBehavior:
+		return true
+	case !apart:
+		return false
+	case r.more || r.piece > 0:
+		return true
+	}
+	return !slices.EqualFunc(r.seen(r.entries), r.seen(kept), func(a, b entry) bool { return a.compare(&b) == 0 })
+}
+
+// seen returns the puts among a row's cells that a read of all versions sees now, without
+// KEEP_DELETED_CELLS and NEW_VERSION_BEHAVIOR: those that a major compaction leaves of
+// cells that were all flushed.
+func (r *rowRewriter) seen(cells []entry) []entry {
+	all := compaction{f: r.f.desc, how: rewriteMajor, now: r.c.now, until: r.c.until}
+	return slices.DeleteFunc(all.run(slices.Clone(cells)), func(e entry) bool { return e.kind.IsDelete() })
 }
 
 func (r *rowRewriter) compactCells() rowOutcome {
@@ -398,7 +416,7 @@ func (r *rowRewriter) compactCells() rowOutcome {
 		slices.SortFunc(kept, func(a, b entry) int { return a.compare(&b) })
 	}
 	if o.dropped = len(kept) < total; o.dropped {
-		o.unsure, o.left = r.seenDiffers(len(aside) > 0), latest(kept)
+		o.unsure, o.left = r.tellUnsure && r.seenDiffers(kept, len(aside) > 0), latest(kept)
 	}
 	switch {
 	case r.fragments > 0 && (r.more || r.piece > 0):
