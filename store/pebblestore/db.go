@@ -197,7 +197,7 @@ func (db *DB) open() error {
 	po.Experimental.CompactionScheduler = db.gate
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
-		if flushed(i); !db.making.Load() {
+		if flushed(i); i.Err == nil && !db.making.Load() {
 			db.gate.gather(i.InputBytes)
 		}
 	}
