@@ -71,7 +71,8 @@ func child(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer
 	return json.NewEncoder(stdout).Encode(out)
 }
 
-// runStage runs s in a process of its own and returns its sample.
+// runStage runs s in a process of its own and returns its sample. What others have left to be
+// written is written before.
 func runStage(ctx context.Context, s *spec) (sample, error) {
 	cmd, err := childCommand(ctx, s)
 	if err != nil {
@@ -79,6 +80,7 @@ func runStage(ctx context.Context, s *spec) (sample, error) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout = &out
+	syncDisks()
 	if err := cmd.Run(); err != nil {
 		return sample{}, fmt.Errorf("stage %s: %w", s.Stage, err)
 	}

@@ -14,6 +14,9 @@ func processCPU() (time.Duration, error) { return usedBy(syscall.RUSAGE_SELF) }
 // childrenCPU is processCPU of the child processes that have been waited for, and theirs.
 func childrenCPU() (time.Duration, error) { return usedBy(syscall.RUSAGE_CHILDREN) }
 
+// syncDisks has the disks write what is still in memory for them.
+func syncDisks() { syscall.Sync() }
+
 func usedBy(who int) (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(who, &u); err != nil {
