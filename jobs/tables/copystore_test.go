@@ -351,7 +351,17 @@ func TestCopyStoreRefuses(t *testing.T) {
 	if names, err := to.Tables(t.Context()); err != nil || len(names) > 0 {
 		t.Errorf("Got %v, %v: something was written", names, err)
 	}
-	refused("nothing to resume", func() *CopyStoreOptions { o := frozenAt(t, source, to); o.Resume = true; return o }(), target.ErrNotFound, "")
+	resumed := func(to Store) *CopyStoreOptions {
+		o := frozenAt(t, source, to)
+		o.Resume = true
+		return o
+	}
+	refused("nothing to resume", resumed(to), target.ErrNotFound, "no copy of a store was cut off here")
+	to = jobstest.NewEngine(t)
+	if _, err := CopyStore(t.Context(), frozenAt(t, source, to)); err != nil {
+		t.Fatal(err)
+	}
+	refused("one that has ended", resumed(to), target.ErrNotFound, "the last has ended")
 
 	to = jobstest.NewEngine(t)
 	first := frozenAt(t, source, &dying{Store: to, writes: 9})

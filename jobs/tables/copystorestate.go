@@ -78,17 +78,23 @@ func ReadStoreCopy(ctx context.Context, r store.Reader) (*StoreCopyState, error)
 	if err != nil {
 		return nil, err
 	}
-	var text, owner string
+	var text, owner, done string
 	for _, c := range cells {
 		switch string(c.Qualifier) {
 		case copyColumn:
 			text = string(c.Value)
 		case ownerColumn:
 			owner = string(c.Value)
+		case doneColumn:
+			done = string(c.Value)
 		}
 	}
 	if text == "" || text == noCopy {
-		return nil, fmt.Errorf("%w: no copy of a store was cut off here", target.ErrNotFound)
+		err := fmt.Errorf("%w: no copy of a store was cut off here", target.ErrNotFound)
+		if done != "" && done != noCopy { // killed after its end, it may not have said so
+			err = fmt.Errorf("%w: the last has ended, and --verify-only compares both", err)
+		}
+		return nil, err
 	}
 	s := &StoreCopyState{}
 	if err := json.Unmarshal([]byte(text), s); err != nil {
@@ -145,6 +151,7 @@ func (c *storeCopy) begin(ctx context.Context) error {
 	m := cell.Mutation{Table: store.JobsTable, Row: storeCopyRow()}
 	m.Put(store.JobsFamily, []byte(copyColumn), cell.Latest, text)
 	m.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.state.owner))
+	m.Put(store.JobsFamily, []byte(doneColumn), cell.Latest, []byte(noCopy))
 	for _, before := range [][]byte{nil, []byte(noCopy)} {
 		r, err := c.To.MutateRow(ctx, &store.Cond{Family: store.JobsFamily, Qualifier: []byte(copyColumn), Op: store.Equal, Value: before}, &m)
 		if err != nil {
