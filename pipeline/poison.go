@@ -187,7 +187,7 @@ func (e *tripError) Error() string {
 		again = fmt.Sprintf("; some are tried again every %v", e.after)
 	}
 	return fmt.Sprintf("breaker is open: %d of %d offsets up to %d could not be applied, the last for %v. "+
-		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at; ingest breaker close goes on as it is%s", e.failed, e.window, e.offset, e.err, again)
+		"Nothing after it was applied; correct the mapping, the topic or the table and start again, or raise dead_letters.trip_at; ingest breaker close goes on as it is%s", e.failed, e.window, e.offset, e.err, again)
 }
 
 // isPoison reports whether err is about one record, or one batch of them, with nothing
