@@ -250,6 +250,20 @@ func newIcebergIncremental(t *testing.T) (*incrementalStore, *target.Local) {
 	return s, tg
 }
 
+// runInto makes the next run, an hour later, into tg, and returns what Run does.
+func (s *incrementalStore) runInto(t *testing.T, tg target.Target) (*Manifest, error) {
+	t.Helper()
+	s.at = s.at.Add(time.Hour)
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	return Run(t.Context(), &RunOptions{
+		Job: s.job, Source: snapshot, Target: tg, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
+	})
+}
+
 // TestIncrementSnapshotFails: an increment whose process was killed before the table had it is
 // made a snapshot by whoever points at it.
 func TestIncrementSnapshotFails(t *testing.T) {
@@ -261,15 +275,7 @@ func TestIncrementSnapshotFails(t *testing.T) {
 	m := cell.Mutation{Table: "t", Row: []byte("a")}
 	m.DeleteFamily("f", cell.Latest)
 	s.mutate(&m)
-	s.at = s.at.Add(time.Hour)
-	snapshot, err := s.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snapshot.Close()
-	published, err := Run(t.Context(), &RunOptions{
-		Job: s.job, Source: snapshot, Target: unwritable{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
-	})
+	published, err := s.runInto(t, unwritable{tg})
 	if published == nil || published.Incremental.Number != 1 || !errors.Is(err, errUnwritable) {
 		t.Fatalf("Got %+v, %v", published, err)
 	}
@@ -303,15 +309,7 @@ func TestTableAhead(t *testing.T) {
 	s.put("a", "1", 1)
 	s.run(t, RunOptions{})
 	s.put("a", "2", 2)
-	s.at = s.at.Add(time.Hour)
-	snapshot, err := s.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snapshot.Close()
-	ahead, err := Run(t.Context(), &RunOptions{
-		Job: s.job, Source: snapshot, Target: unpointed{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
-	})
+	ahead, err := s.runInto(t, unpointed{tg})
 	if ahead == nil || ahead.Incremental.Number != 1 || !errors.Is(err, errUnwritable) {
 		t.Fatalf("Got %+v, %v", ahead, err)
 	}
@@ -387,15 +385,7 @@ func TestSnapshotOfMissingFile(t *testing.T) {
 	s.put("a", "1", 1)
 	s.run(t, RunOptions{})
 	s.put("a", "2", 2)
-	s.at = s.at.Add(time.Hour)
-	snapshot, err := s.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snapshot.Close()
-	m, err := Run(t.Context(), &RunOptions{
-		Job: s.job, Source: snapshot, Target: unwritable{tg}, Holder: s, StoreID: "s", LogicalTime: s.at, Now: func() time.Time { return s.at },
-	})
+	m, err := s.runInto(t, unwritable{tg})
 	if m == nil || !errors.Is(err, errUnwritable) {
 		t.Fatalf("Got %v, %v", m, err)
 	}
