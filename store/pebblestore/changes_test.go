@@ -9,6 +9,32 @@ import (
 	"sluice/store"
 )
 
+// columns is what ChangedRows tells of a row.
+type columns struct {
+	Columns int
+	Time    cell.Timestamp
+}
+
+// changedSince returns the rows of t that were changed after since.
+func changedSince(t *testing.T, db *DB, since uint64) map[string]columns {
+	t.Helper()
+	s, err := db.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]columns{}
+	for row, err := range s.(store.ChangeReader).ChangedRows(t.Context(), "t", nil, cell.Range{}, since) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[string(row.Key)] = columns{row.Columns, row.Time}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 // TestChangedRowColumns: of a row that was put, ChangedRows tells how many columns were,
 // and the earliest time of these, wherever the put lies.
 func TestChangedRowColumns(t *testing.T) {
@@ -65,30 +91,12 @@ func TestChangedRowColumns(t *testing.T) {
 	write("two families", put(150, "g", "a", "b"))
 	write("two times", put(200, "f", "a"))
 	write("two times", put(300, "f", "b", "c"))
-	type columns struct {
-		Columns int
-		Time    cell.Timestamp
-	}
 	want := map[string]columns{
 		"a column": {1, 200}, "both": {2, 200}, "counted": {}, "counted as a put ends": {}, "deleted": {}, "older": {2, 50}, "two families": {4, 150},
 		"two times": {2, 300}, // what is first of the row
 	}
 	for _, where := range []string{"in memory", "in a table", "rewritten"} {
-		s, err := db.Snapshot(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]columns{}
-		for row, err := range s.(store.ChangeReader).ChangedRows(ctx, "t", nil, cell.Range{}, h.Since) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[string(row.Key)] = columns{row.Columns, row.Time}
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, got); d != "" {
+		if d := cmp.Diff(want, changedSince(t, db, h.Since)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", where, d)
 		}
 		switch where {
@@ -141,19 +149,7 @@ func TestChangedRowsOfRewrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, db, all, "newer: f:q@3=new", "older: f:q@2=old", "unseen: f:q@2=old")
-	s, err := db.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	var changed []string
-	for row, err := range s.(store.ChangeReader).ChangedRows(ctx, "t", nil, cell.Range{}, h.Since) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed = append(changed, string(row.Key))
-	}
-	if d := cmp.Diff([]string{"masked"}, changed); d != "" {
+	if d := cmp.Diff(map[string]columns{"masked": {}}, changedSince(t, db, h.Since)); d != "" {
 		t.Errorf("rows that were changed (-want +got):\n%s", d)
 	}
 }

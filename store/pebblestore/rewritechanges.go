@@ -21,7 +21,7 @@ func (r *rewrite) note(o rowOutcome) error {
 	}
 	prefix := r.rows.prefix()
 	r.changed = append(r.changed, r.hash(prefix))
-	if r.held && (o.expired || o.unsure) {
+	if o.expired || o.unsure {
 		r.unsure = append(r.unsure, bytes.Clone(prefix))
 		return nil
 	}
