@@ -27,6 +27,7 @@ type packedField struct {
 	name      string // how a packed value begins a column of it; "" = too long for one byte of length
 	head      uint64 // its first bytes, as a little-endian number,
 	mask      uint64 // and which these are
+	tail      uint64 // its last eight where it has more
 	columns   []int
 	absent    bool // in some row of those at hand
 }
@@ -58,6 +59,9 @@ func (p *packedColumns) fit(s *Schema, family string) {
 			var word [8]byte
 			n := copy(word[:], f.name)
 			f.head, f.mask = binary.LittleEndian.Uint64(word[:]), 1<<(8*n)-1
+			if len(f.name) > 8 {
+				f.tail = binary.LittleEndian.Uint64([]byte(f.name[len(f.name)-8:]))
+			}
 		}
 		p.fields = append(p.fields, f)
 	}
@@ -91,9 +95,10 @@ func (p *packedColumns) findAlike(values []byte, i, n, start, end int) bool {
 	if start == end || values[start] != 0 {
 		return false
 	}
+	fields, spans := p.fields, p.spans // p is not read again for each
 	at := start + 1
-	for k := range p.fields {
-		f := &p.fields[k]
+	for k := range fields {
+		f := &fields[k]
 		m := at + len(f.name) // of the value's length
 		if f.name == "" || m >= end {
 			return false
@@ -102,19 +107,25 @@ func (p *packedColumns) findAlike(values []byte, i, n, start, end int) bool {
 			if string(values[at:m]) != f.name {
 				return false
 			}
-		} else if binary.LittleEndian.Uint64(values[at:])&f.mask != f.head || len(f.name) > 8 && string(values[at+8:m]) != f.name[8:] {
+		} else if binary.LittleEndian.Uint64(values[at:])&f.mask != f.head {
+			return false
+		} else if len(f.name) > 8 && binary.LittleEndian.Uint64(values[m-8:]) != f.tail {
+			return false
+		} else if len(f.name) > 16 && string(values[at+8:m-8]) != f.name[8:len(f.name)-8] {
 			return false
 		}
-		if values[m] >= oneByte {
+		size := values[m]
+		if size >= oneByte {
 			return false
 		}
-		at = m + 1 + int(values[m])
+		at = m + 1 + int(size)
 		if at > end {
 			return false
 		}
-		p.spans[k*n+i] = span{uint32(m + 1), uint32(at)}
+		spans[i] = span{uint32(m + 1), uint32(at)}
+		i += n
 	}
-	return at == end && len(p.fields) > 0
+	return at == end && len(fields) > 0
 }
 
 // findAny is findAlike for any row, which it reads to its end: that may be damaged.
@@ -272,15 +283,13 @@ func (b *Builder) HasAll(rows *cell.PackedRows) (bool, error) {
 func (b *Builder) fill(i int, spans []span, absent bool, rows *cell.PackedRows) error {
 	c, to := &b.schema.columns[i], &b.batch.vectors[i]
 	if !absent && to.nulls == 0 && (c.coding == Text && to.typ == String || to.typ == Int64) {
-		n := 0
+		n, bytes := 0, 0
 		if to.typ == Int64 {
-			n = to.appendInts(c.coding, rows.Values(), spans)
+			n, bytes = to.appendInts(c.coding, rows.Values(), spans)
 		} else {
-			n = to.appendTexts(rows.Values(), spans)
+			n, bytes = to.appendTexts(rows.Values(), spans)
 		}
-		for _, at := range spans[:n] {
-			b.bytes += int(at.end - at.start)
-		}
+		b.bytes += bytes
 		if n == len(spans) {
 			return nil
 		}
@@ -302,9 +311,9 @@ func (b *Builder) fill(i int, spans []span, absent bool, rows *cell.PackedRows) 
 }
 
 // appendTexts appends the texts at spans of values to a String vector without nulls, up to
-// the first that is not UTF-8, and returns how many these are. All together have less than
-// 2 GiB.
-func (v *Vector) appendTexts(values []byte, spans []span) int {
+// the first that is not UTF-8, and returns how many these are and their bytes. All together
+// have less than 2 GiB.
+func (v *Vector) appendTexts(values []byte, spans []span) (done, bytes int) {
 	const (
 		high  = 0x8080808080808080
 		short = 16 // bytes that are copied as two words, whatever follows them
@@ -313,16 +322,17 @@ func (v *Vector) appendTexts(values []byte, spans []span) int {
 	for _, at := range spans {
 		size += int(at.end - at.start)
 	}
-	n := len(v.data)
+	from := len(v.data)
+	n := from
 	data := slices.Grow(v.data, size+short)[:n+size+short]
 	offsets := slices.Grow(v.offsets, len(spans))
-	done := len(spans)
+	done = len(spans)
 	for i, at := range spans {
 		start, end := int(at.start), int(at.end)
 		size := uint(end - start)
 		if size <= short && start+short <= len(values) {
-			from, into := values[start:start+short], data[n:n+short]
-			lo, hi := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
+			text, into := values[start:start+short], data[n:n+short]
+			lo, hi := binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:])
 			binary.LittleEndian.PutUint64(into, lo)
 			binary.LittleEndian.PutUint64(into[8:], hi)
 			if size < 8 {
@@ -336,28 +346,57 @@ func (v *Vector) appendTexts(values []byte, spans []span) int {
 			}
 		} else {
 			text := values[start:end]
-			if !isASCII(text) && !utf8.Valid(text) {
+			if !copyASCII(data[n:n+len(text)], text) && !utf8.Valid(text) {
 				done = i
 				break
 			}
-			copy(data[n:], text)
 		}
 		n += int(size)
 		offsets = append(offsets, int32(n))
 	}
 	v.data, v.offsets = data[:n], offsets
 	v.n += done
-	return done
+	return done, n - from
+}
+
+// copyASCII copies b to dst, of the same length, and reports whether it is ASCII.
+func copyASCII(dst, b []byte) bool {
+	const (
+		high = 0x8080808080808080
+		few  = 128 // bytes that are copied word by word
+	)
+	n := len(b)
+	if n < 8 || n > few {
+		copy(dst, b)
+		return isASCII(b)
+	}
+	dst = dst[:n]
+	seen := binary.LittleEndian.Uint64(b[n-8:])
+	binary.LittleEndian.PutUint64(dst[n-8:], seen)
+	for len(b) > 8 && len(dst) > 8 {
+		w := binary.LittleEndian.Uint64(b)
+		binary.LittleEndian.PutUint64(dst, w)
+		seen |= w
+		b, dst = b[8:], dst[8:]
+	}
+	return seen&high == 0
 }
 
 // appendInts appends the numbers at spans of values to an Int64 vector without nulls, up to
-// the first that is none, and returns how many these are.
-func (v *Vector) appendInts(c Coding, values []byte, spans []span) int {
+// the first that is none, and returns how many these are and their bytes.
+func (v *Vector) appendInts(c Coding, values []byte, spans []span) (done, bytes int) {
 	const few = 18 // digits that cannot be out of range
-	done := len(spans)
+	done = len(spans)
 	ints := slices.Grow(v.int64s, done)
 	for i, at := range spans {
 		b := values[at.start:at.end]
+		bytes += len(b)
+		if c == Text && len(b) <= 8 && int(at.start)+8 <= len(values) {
+			if n, ok := parseDigits(binary.LittleEndian.Uint64(values[at.start:]), len(b)); ok {
+				ints = append(ints, n)
+				continue
+			}
+		}
 		if c == Text && len(b) > 0 && len(b) <= few {
 			n := int64(0)
 			for _, digit := range b {
@@ -375,13 +414,32 @@ func (v *Vector) appendInts(c Coding, values []byte, spans []span) int {
 		n, why := parseInt(c, b)
 		if why != "" {
 			done = i
+			bytes -= len(b)
 			break
 		}
 		ints = append(ints, n)
 	}
 	v.int64s = ints
 	v.n += done
-	return done
+	return done, bytes
+}
+
+// parseDigits returns the number that the first n bytes of b, 1 to 8 as they lie in memory,
+// are in decimal; ok is false where one is no digit, and where n is 0.
+func parseDigits(b uint64, n int) (number int64, ok bool) {
+	const (
+		zeros = 0x3030303030303030
+		high  = 0x8080808080808080
+		nine  = 0x4646464646464646 // makes what is more than '9' 0x80 or more
+		pairs = 0x000000FF000000FF
+	)
+	b = b<<(64-8*n) | zeros>>(8*n) // with zeros before them
+	if n < 1 || ((b+nine)|(b-zeros))&high != 0 {
+		return 0, false
+	}
+	b -= zeros
+	b = b*10 + b>>8 // of two digits each
+	return int64((b&pairs*(100+1000000<<32) + b>>16&pairs*(1+10000<<32)) >> 32), true
 }
 
 // appendTimes appends times to an Int64 or Timestamp vector without nulls, or none where

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/encoding"
 )
@@ -32,8 +33,8 @@ type dictionary struct {
 	mix   [2]uint64 // random, so that nobody chooses texts that share a slot
 }
 
-// word is a text of up to 16 bytes: its first and its last, which may be the same, and how
-// many there are. Of a longer one lo is a hash.
+// word is a text of up to 16 bytes, as two little-endian numbers, and how many there are.
+// Of a longer one lo is a hash.
 type word struct {
 	lo, hi uint64
 	n      uint32
@@ -47,11 +48,11 @@ func (d *dictionary) wordOf(b []byte) word {
 	case n > shortText:
 		return word{maphash.Bytes(d.seed, b), 0, uint32(n)}
 	case n >= 8:
-		return word{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), uint32(n)}
+		return word{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]) >> (8 * (shortText - n)), uint32(n)}
 	case n >= 4:
-		return word{uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), uint32(n)}
+		return word{uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[n-4:]))<<(8*(n-4)), 0, uint32(n)}
 	case n > 0:
-		return word{uint64(b[0]) | uint64(b[n/2])<<8 | uint64(b[n-1])<<16, 0, uint32(n)}
+		return word{uint64(b[0]) | uint64(b[n/2])<<(8*(n/2)) | uint64(b[n-1])<<(8*(n-1)), 0, uint32(n)}
 	}
 	return word{}
 }
@@ -113,6 +114,45 @@ func (d *dictionary) compare(a, b []byte) int {
 		return compareDecimals(a, b)
 	}
 	return bytes.Compare(a, b)
+}
+
+// wordBits are those of a word's numbers that a text of so many bytes has.
+var wordBits = func() (masks [shortText + 1][2]uint64) {
+	for n := range masks {
+		masks[n] = [2]uint64{1<<(8*min(n, 8)) - 1, 1<<(8*max(n-8, 0)) - 1}
+	}
+	return masks
+}()
+
+// appendIndexes appends the numbers of the texts of data that end and begin at offsets, as
+// index returns them. Texts that have come in a page before, which most have, are found
+// without a call or a branch that depends on their lengths.
+func (d *dictionary) appendIndexes(dst []int32, data []byte, offsets []int32) ([]int32, error) {
+	if len(offsets) < 2 {
+		return dst, nil
+	}
+	dst = slices.Grow(dst, len(offsets)-1)
+	slots, start := d.slots, int(offsets[0])
+	for _, end := range offsets[1:] {
+		end := int(end)
+		if n := uint(end - start); n <= shortText && start+shortText <= len(data) {
+			b, m := data[start:start+shortText], &wordBits[n]
+			w := word{binary.LittleEndian.Uint64(b) & m[0], binary.LittleEndian.Uint64(b[8:]) & m[1], uint32(n)}
+			at := d.place(w, uint64(len(slots)-1))
+			if s := &slots[at&uint64(len(slots)-1)]; s.lo == w.lo && s.hi == w.hi && s.n == w.n && s.page == d.page {
+				dst = append(dst, s.text-1)
+				start = end
+				continue
+			}
+		}
+		i, err := d.index(data[start:end])
+		if err != nil {
+			return dst, err
+		}
+		dst = append(dst, i)
+		slots, start = d.slots, end
+	}
+	return dst, nil
 }
 
 // index returns the number of a text of the current page, which becomes one of the

@@ -163,6 +163,11 @@ func appendPresent[T any](dst, from []T, v *columnar.Vector, start, end, nulls i
 
 func (p *page) appendIndexes(v *columnar.Vector, start, end, nulls int, d *dictionary) error {
 	data, offsets := v.Text()
+	if nulls == 0 {
+		var err error
+		p.indexes, err = d.appendIndexes(p.indexes, data, offsets[start:end+1])
+		return err
+	}
 	indexes := slices.Grow(p.indexes, end-start-nulls)
 	for i := start; i < end; i++ {
 		if nulls > 0 && v.IsNull(i) {
