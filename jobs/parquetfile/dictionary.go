@@ -31,6 +31,19 @@ type dictionary struct {
 	slots []slot
 	seed  maphash.Seed
 	mix   [2]uint64 // random, so that nobody chooses texts that share a slot
+
+	// recent are texts of more than 16 bytes that came lately, by their last bytes: they
+	// need no hash then. Who chooses texts that share a place gains the hash.
+	recent [64]recentText
+}
+
+// recentText is a text of the current page.
+type recentText struct {
+	tail uint64 // its last bytes, as a little-endian number
+	at   uint32 // where in data it begins
+	n    uint32 // its length; 0 = none
+	text int32  // its number
+	page uint32
 }
 
 // word is a text of up to 16 bytes, as two little-endian numbers, and how many there are.
@@ -81,6 +94,7 @@ func newDictionary(width int) *dictionary {
 func (d *dictionary) reset() {
 	d.data, d.offsets = d.data[:0], append(d.offsets[:0], 0)
 	clear(d.slots)
+	clear(d.recent[:])
 	d.page = 0
 	d.nextPage()
 }
@@ -145,7 +159,14 @@ func (d *dictionary) appendIndexes(dst []int32, data []byte, offsets []int32) ([
 				continue
 			}
 		}
-		i, err := d.index(data[start:end])
+		text := data[start:end]
+		var i int32
+		var err error
+		if len(text) > shortText {
+			i, err = d.indexLong(text)
+		} else {
+			i, err = d.index(text)
+		}
 		if err != nil {
 			return dst, err
 		}
@@ -153,6 +174,20 @@ func (d *dictionary) appendIndexes(dst []int32, data []byte, offsets []int32) ([
 		slots, start = d.slots, end
 	}
 	return dst, nil
+}
+
+// indexLong is index of a text of more than 16 bytes.
+func (d *dictionary) indexLong(b []byte) (int32, error) {
+	tail := binary.LittleEndian.Uint64(b[len(b)-8:])
+	r := &d.recent[(tail^uint64(len(b)))*0x9E3779B97F4A7C15>>58]
+	if r.tail == tail && int(r.n) == len(b) && r.page == d.page && bytes.Equal(b, d.data[r.at:r.at+r.n]) {
+		return r.text, nil
+	}
+	i, err := d.index(b)
+	if err == nil {
+		*r = recentText{tail, d.offsets[i], uint32(len(b)), i, d.page}
+	}
+	return i, err
 }
 
 // index returns the number of a text of the current page, which becomes one of the

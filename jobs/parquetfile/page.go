@@ -163,21 +163,20 @@ func appendPresent[T any](dst, from []T, v *columnar.Vector, start, end, nulls i
 
 func (p *page) appendIndexes(v *columnar.Vector, start, end, nulls int, d *dictionary) error {
 	data, offsets := v.Text()
-	if nulls == 0 {
-		var err error
-		p.indexes, err = d.appendIndexes(p.indexes, data, offsets[start:end+1])
-		return err
-	}
 	indexes := slices.Grow(p.indexes, end-start-nulls)
-	for i := start; i < end; i++ {
-		if nulls > 0 && v.IsNull(i) {
-			continue
+	for start < end {
+		some := end // that are not null
+		if nulls > 0 {
+			some = start
+			for some < end && !v.IsNull(some) {
+				some++
+			}
 		}
-		n, err := d.index(data[offsets[i]:offsets[i+1]])
-		if err != nil {
+		var err error
+		if indexes, err = d.appendIndexes(indexes, data, offsets[start:some+1]); err != nil {
 			return err
 		}
-		indexes = append(indexes, n)
+		start = some + 1
 	}
 	p.indexes = indexes
 	return nil
