@@ -120,6 +120,9 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 				return sample{}, err
 			}
 			rows *= incrementGrowth
+			if err := rest(s); err != nil {
+				return sample{}, err
+			}
 			_, took, err := measured(in.profiled(s, largeExport), func() error { return in.want(ctx, true, rows) })
 			if err != nil {
 				return sample{}, err
@@ -128,6 +131,11 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 		}
 		changed, err := in.change(ctx, s, p, rows)
 		if err != nil {
+			return sample{}, err
+		}
+		// As the full export: what its change or the one before has left to compact is not
+		// the increment's.
+		if err := rest(s); err != nil {
 			return sample{}, err
 		}
 		_, took, err := measured(in.profiled(s, p.key), func() error { return in.want(ctx, false, changed) })

@@ -68,14 +68,19 @@ func openAtRest(ctx context.Context, s *spec, toScan bool) (*config.Config, conf
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := startMeter(0)
-	if err == nil {
-		err = m.settle(new(sample), s.Rest)
-	}
-	if err != nil {
+	if err := rest(s); err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
 	return c, db, nil
+}
+
+// rest waits until the process rests: its store has nothing to flush or to compact.
+func rest(s *spec) error {
+	m, err := startMeter(0)
+	if err != nil {
+		return err
+	}
+	return m.settle(new(sample), s.Rest)
 }
 
 // applyAll applies the batches, those of a partition one after the other, as the
