@@ -28,14 +28,14 @@ type counter struct {
 	oldHave bool
 }
 
-// counterCache holds absolute counter values in two generations: when the young
-// one is half the limit, it becomes the old one, and what nobody asked for since
-// is forgotten. That is LRU enough, and costs one look into a table an increment.
+// counterCache holds absolute counter values, between commits as many as its limit. Those
+// that nobody asks for are forgotten first, nearly in the order in which they were asked for;
+// that costs one look into a table an increment.
 type counterCache struct {
-	young, old counterTable
+	table      counterTable
 	filter     *keyFilter
 	seed       maphash.Seed
-	sketches   []*counter // in young, distinct counts
+	sketches   []*counter // in table, distinct counts
 	limit      int
 	hits, miss int64
 	skipped    int64 // of miss: the filter knew that there is no such counter
@@ -45,8 +45,7 @@ type counterCache struct {
 // filterBytes.
 func newCounterCache(limit int, filterBytes int64) *counterCache {
 	return &counterCache{
-		young: newCounterTable(0), old: newCounterTable(0), limit: max(limit/2, 1),
-		seed: maphash.MakeSeed(), filter: newKeyFilter(filterBytes),
+		table: newCounterTable(0), limit: limit, seed: maphash.MakeSeed(), filter: newKeyFilter(filterBytes),
 	}
 }
 
@@ -57,23 +56,14 @@ func (c *counterCache) get(key []byte) *counter { return c.find(c.hash(key), key
 
 // slot returns where to look first for a key with this hash.
 func (c *counterCache) slot(hash uint64) *counterSlot {
-	return &c.young.slots[hash&uint64(len(c.young.slots)-1)]
+	return &c.table.slots[hash&uint64(len(c.table.slots)-1)]
 }
 
 // find is get of a key with this hash.
-func (c *counterCache) find(hash uint64, key []byte) *counter {
-	if e := c.young.find(hash, key).c; e != nil {
-		return e
-	}
-	e := c.old.find(hash, key).c
-	if e != nil {
-		c.young.add(e)
-	}
-	return e
-}
+func (c *counterCache) find(hash uint64, key []byte) *counter { return c.table.find(hash, key) }
 
 func (c *counterCache) add(e *counter) {
-	c.young.add(e)
+	c.table.add(e)
 	c.filter.add(e.hash)
 }
 
@@ -82,18 +72,16 @@ func (c *counterCache) add(e *counter) {
 // again.
 func (c *counterCache) age() {
 	for _, e := range c.sketches {
-		c.young.remove(e)
+		c.table.remove(e)
 	}
 	clear(c.sketches)
 	c.sketches = c.sketches[:0]
-	if c.young.n >= c.limit {
-		c.old, c.young = c.young, newCounterTable(c.limit)
-	}
+	c.table.shrink(c.limit)
 }
 
 // clear forgets everything but what is not stored.
 func (c *counterCache) clear() {
-	c.young, c.old, c.sketches = newCounterTable(0), newCounterTable(0), nil
+	c.table, c.sketches = newCounterTable(0), nil
 }
 
 // counterUndo restores a counter to what it was before one change.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"pgregory.net/rapid"
 
 	"sluice/cell"
 	"sluice/store"
@@ -155,33 +154,4 @@ func TestCounterFilterOfClosedStore(t *testing.T) {
 			t.Errorf("Got %s", log.String())
 		}
 	}
-}
-
-func TestCounterTable(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		table, model := newCounterTable(0), map[string]*counter{}
-		for range rapid.IntRange(0, 200).Draw(t, "steps") {
-			// Hashes that collide, around the end of the table too.
-			i := rapid.IntRange(0, 40).Draw(t, "key")
-			key, hash := fmt.Append(nil, i), uint64(i%5)-3
-			got := table.find(hash, key).c
-			if got != model[string(key)] {
-				t.Fatalf("Got %v for %s, want %v", got, key, model[string(key)])
-			}
-			switch {
-			case got == nil:
-				c := &counter{hash: hash, key: string(key)}
-				table.add(c)
-				model[c.key] = c
-			case rapid.Bool().Draw(t, "remove"):
-				table.remove(got)
-				table.remove(got) // which changes nothing
-				delete(model, got.key)
-			}
-			if table.n != len(model) {
-				t.Fatalf("Got %d counters, want %d", table.n, len(model))
-			}
-		}
-	})
 }
