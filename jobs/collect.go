@@ -183,12 +183,18 @@ func (c *collection) runs(ctx context.Context) error {
 			unknown[r.Job] = max(unknown[r.Job], secondOf(r.Dir))
 		}
 	}
-	var found []judged // of the job
+	var found, beyond []judged // of the job; beyond keep, where none of them is the latest
+	end := func() {
+		if !latest {
+			found = append(found, c.undecided(ctx, beyond)...)
+		}
+		c.takeRuns(ctx, found)
+	}
 	for i := range all {
 		r := &all[i]
 		if i == 0 || all[i-1].Job != r.Job {
-			c.takeRuns(ctx, found)
-			rank, latest, found = 0, false, nil
+			end()
+			rank, latest, found, beyond = 0, false, nil, nil
 		}
 		keep, ok := c.Keep[r.Job]
 		if !ok {
@@ -209,14 +215,37 @@ func (c *collection) runs(ctx context.Context) error {
 		if latest && goes && !needed[r.Dir] {
 			found = append(found, judged{r, reason, false})
 		}
+		if !latest && goes {
+			beyond = append(beyond, judged{r, reason, true})
+		}
 		if r.Base != "" && (!latest || !goes || needed[r.Dir]) {
 			needed[r.Base] = true
 		}
 		rank++
 		latest = latest || r.Latest
 	}
-	c.takeRuns(ctx, found)
+	end()
 	return ctx.Err()
+}
+
+// undecided says of the runs of a job that are beyond keep why they stay, where none of the
+// job's runs is the latest one, so that each of them may be.
+func (c *collection) undecided(ctx context.Context, runs []judged) []judged {
+	if len(runs) == 0 {
+		return nil
+	}
+	name := path.Join(runs[0].Job, LatestName)
+	why := name + " is not there"
+	switch l, err := readLatest(ctx, c.target, runs[0].Job); {
+	case err == nil:
+		why = name + " names " + path.Dir(l.Manifest) + ", which was not there"
+	case !errors.Is(err, target.ErrNotFound):
+		why = err.Error()
+	}
+	for i := range runs {
+		runs[i].reason += ", but which run is the latest is not known: " + why
+	}
+	return runs
 }
 
 // judged is a run that goes or stays, and why.

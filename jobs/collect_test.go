@@ -248,6 +248,47 @@ func TestCollectRuns(t *testing.T) {
 	}
 }
 
+// TestCollectWithoutLatest: where nothing tells which run is the latest, none goes, and those
+// that keep would let go say why they are there.
+func TestCollectWithoutLatest(t *testing.T) {
+	t.Parallel()
+	src := accessLogSource(5)
+	at := func(day int) time.Time { return time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC) }
+	for name, tt := range map[string]struct {
+		spoil func(dir string) error
+		runs  int // that are there
+		want  string
+	}{
+		"none":         {func(dir string) error { return os.Remove(filepath.Join(dir, LatestName)) }, 4, "daily/_latest.json is not there"},
+		"damaged":      {func(dir string) error { return os.Truncate(filepath.Join(dir, LatestName), 0) }, 4, "daily/_latest.json: jobs: invalid manifest"},
+		"names no run": {func(dir string) error { return os.RemoveAll(filepath.Join(filepath.Dir(dir), runDir("daily", at(4)))) }, 3, "daily/_latest.json names run=20260504T000000Z-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := t.TempDir()
+			for d := 1; d <= 4; d++ {
+				publishAt(t, "daily", at(d), RunOptions{Source: src, Out: out})
+			}
+			if err := tt.spoil(filepath.Join(out, "daily")); err != nil {
+				t.Fatal(err)
+			}
+			o := CollectOptions{Keep: map[string]Keep{"daily": {Runs: 2}}}
+			got := collectLocal(t, out, o)
+			if len(got) != tt.runs-2 {
+				t.Errorf("Got %q", got)
+			}
+			for _, line := range got {
+				if want := "stays=true: beyond the newest 2 runs, but which run is the latest is not known: " + tt.want; !strings.Contains(line, want) {
+					t.Errorf("Got %q, want %q", line, want)
+				}
+			}
+			if runs, err := List(t.Context(), out); err != nil || len(runs) != tt.runs {
+				t.Errorf("Got %d runs, %v", len(runs), err)
+			}
+		})
+	}
+}
+
 // TestCollectOneJob: where one job is named, what others and killed exports have left stays.
 func TestCollectOneJob(t *testing.T) {
 	t.Parallel()
@@ -482,7 +523,7 @@ func TestCollectKeeps(t *testing.T) {
 	if err := os.Remove(filepath.Join(out, "j", LatestName)); err != nil {
 		t.Fatal(err)
 	}
-	if got := collectLocal(t, out, CollectOptions{Keep: map[string]Keep{"j": {Runs: 1}}}); len(got) != 1 || !strings.Contains(got[0], "stays=true") {
+	if got := collectLocal(t, out, CollectOptions{Keep: map[string]Keep{"j": {Runs: 1}}}); len(got) != 2 || !strings.Contains(got[0], "stays=true") || !strings.Contains(got[1], "stays=true") {
 		t.Errorf("Got %q without a latest run, want nothing removed", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -21,11 +22,20 @@ func readLatest(ctx context.Context, t target.Target, job string) (*Latest, erro
 	if err != nil {
 		return nil, err
 	}
+	return decodeLatestOf(name, data)
+}
+
+// decodeLatestOf decodes the _latest.json that is called name. Its error says what to do
+// about one that is damaged, and not about one of another version, which is whole.
+func decodeLatestOf(name string, data []byte) (*Latest, error) {
 	l, err := DecodeLatest(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	switch {
+	case err == nil:
+		return l, nil
+	case !json.Valid(data):
+		return nil, fmt.Errorf("%s: %w; remove the file: --resume makes it name the newest run again", name, err)
 	}
-	return l, nil
+	return nil, fmt.Errorf("%s: %w", name, err)
 }
 
 // publishedBefore says of which time the run is that exists, as err says.
@@ -88,9 +98,9 @@ func point(ctx context.Context, t target.Target, dir string, l *Latest, overtake
 		if old == nil {
 			return data, nil
 		}
-		was, err := DecodeLatest(old)
+		was, err := decodeLatestOf(name, old)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 		later := was.LogicalTime.After(l.LogicalTime) && (overtakes == nil || !overtakes(was))
 		if later || was.RunID == l.RunID {

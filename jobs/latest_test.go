@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -151,10 +152,40 @@ func TestPointAtDamaged(t *testing.T) {
 	if err := os.WriteFile(file, []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), at(1)); !errors.Is(err, ErrManifest) || !strings.Contains(fmt.Sprint(err), LatestName) {
-		t.Errorf("Got %v", err)
+	for name, damaged := range map[string]func(context.Context) error{
+		"run": func(ctx context.Context) error { _, err := Run(ctx, at(1)); return err },
+		"resume": func(ctx context.Context) error {
+			_, err := FinishPublished(ctx, mustLocal(t, out), "access_log", time.Time{})
+			return err
+		},
+		"point": func(ctx context.Context) error {
+			return pointAgain(ctx, mustLocal(t, out), runDir("access_log", resumeTime))
+		},
+	} {
+		if err := damaged(t.Context()); !errors.Is(err, ErrManifest) || !strings.Contains(fmt.Sprint(err), "access_log/"+LatestName) || !strings.Contains(fmt.Sprint(err), "remove the file") {
+			t.Errorf("%s: Got %v", name, err)
+		}
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "{" {
 		t.Errorf("Got %q, %v", data, err)
+	}
+
+	// One of another version says which: it is whole, and not to be removed.
+	if err := os.WriteFile(file, []byte(`{"format_version": 99}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), at(1)); !errors.Is(err, ErrManifest) || strings.Contains(fmt.Sprint(err), "remove") {
+		t.Errorf("Got %v", err)
+	}
+
+	// What the error says helps.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := FinishPublished(t.Context(), mustLocal(t, out), "access_log", time.Time{}); err != nil || !m.LogicalTime.Equal(resumeTime) {
+		t.Errorf("Got %+v, %v", m, err)
+	}
+	if _, err := Run(t.Context(), at(1)); err != nil {
+		t.Error(err)
 	}
 }
