@@ -107,6 +107,17 @@ func (e *DisabledError) Error() string { return ErrTableNotEnabled.Error() + ": 
 // Unwrap returns ErrTableNotEnabled.
 func (e *DisabledError) Unwrap() error { return ErrTableNotEnabled }
 
+// ReadOnlyError says which table takes no writes. It is an ErrTableReadOnly.
+type ReadOnlyError struct {
+	Table string
+}
+
+// Error leaves the table to what is around it, which names the row, too.
+func (e *ReadOnlyError) Error() string { return ErrTableReadOnly.Error() }
+
+// Unwrap returns ErrTableReadOnly.
+func (e *ReadOnlyError) Unwrap() error { return ErrTableReadOnly }
+
 // RowError says which row of a table an error is about.
 type RowError struct {
 	Table string

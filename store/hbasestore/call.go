@@ -73,6 +73,9 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 			return nil
 		case r.once && sent && lost(err):
 			return r.fail(fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err))
+		case errors.Is(err, store.ErrTableReadOnly):
+			s.schemas.forget(r.table) // what is known of it says otherwise
+			return r.fail(err)
 		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || r.whole && errors.Is(err, errAltered):
 			return r.fail(err)
 		}

@@ -56,6 +56,7 @@ var javaClasses = []struct {
 	{"FailedSanityCheckException", store.ErrTimestampTooFar},
 	{"MergeRegionException", store.ErrMergeRegion},
 	{"DoNotRetryIOException: Field is not a long", store.ErrNotANumber},
+	{"DoNotRetryIOException: region is read only", store.ErrTableReadOnly}, // HRegion.checkReadOnly
 	{"DoNotRetryIOException: Cell with size", store.ErrCellTooLarge},
 	{"DoNotRetryIOException: Cell[", store.ErrCellTooLarge}, // from 2.6 on: Cell[row/f:q/…] with size
 	{"DoNotRetryIOException", store.ErrRefused},
@@ -119,8 +120,12 @@ func classify(table string, err error) error {
 	}
 	text := withoutTrace(answer.GetMessage())
 	class := classOf(table, text)
-	if errors.Is(class, store.ErrTableNotEnabled) && table != "" {
+	switch {
+	case table == "":
+	case errors.Is(class, store.ErrTableNotEnabled):
 		class = &store.DisabledError{Table: table}
+	case errors.Is(class, store.ErrTableReadOnly):
+		class = &store.ReadOnlyError{Table: table}
 	}
 	if len(text) > maxAnswer {
 		text = strings.ToValidUTF8(text[:maxAnswer], "") + "…"

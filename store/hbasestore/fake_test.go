@@ -306,6 +306,7 @@ func answer(table []byte, err error) error {
 		{store.ErrNamespaceNotFound, "org.apache.hadoop.hbase.NamespaceNotFoundException: "},
 		{store.ErrNamespaceExists, "org.apache.hadoop.hbase.NamespaceExistException: "},
 		{store.ErrConstraint, "org.apache.hadoop.hbase.constraint.ConstraintException: "},
+		{store.ErrTableReadOnly, "org.apache.hadoop.hbase.DoNotRetryIOException: region is read only"},
 		{store.ErrNotANumber, "org.apache.hadoop.hbase.DoNotRetryIOException: Field is not a long, it's 1 bytes wide"},
 	} {
 		if errors.Is(err, c.err) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/cell"
 	"sluice/store"
 )
@@ -134,6 +136,75 @@ func TestRefusedShareOneSchema(t *testing.T) {
 		alter(func(d *store.TableDescriptor) { d.ReadOnly = false })
 		if err := s.Apply(t.Context(), batch()); err != nil {
 			t.Errorf("%s, after the table was altered back: %v", name, err)
+		}
+	}
+}
+
+// TestReadOnlyByHBase (I2, I9): a table that somebody else has made READONLY, which the schema
+// that the store knows does not say yet, is told as such, of rows and of counters, and by the
+// next batch before anything of it is written. What was begun is done as before.
+func TestReadOnlyByHBase(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	readOnly := func(yes bool) {
+		t.Helper()
+		d, err := g.mem.Table(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		d.ReadOnly = yes
+		if err := g.mem.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := int64(store.Absent)
+	var want []string
+	for i, name := range []string{"rows and counters", "counters"} {
+		batch := func() *store.Batch {
+			b := increments(0, from, "m1", [2]string{"a", "x"}, [2]string{"b", "x"}, [2]string{"z", "x"})
+			if name == "counters" {
+				b.Mutations = nil
+			}
+			return b
+		}
+		if _, err := s.Table(t.Context(), "c"); err != nil { // knows of nothing from here on
+			t.Fatal(err)
+		}
+		readOnly(true)
+		err := s.Apply(t.Context(), batch())
+		var refused *store.BatchError
+		switch off, ok := errors.AsType[*store.ReadOnlyError](err); {
+		case !ok || off.Table != "c":
+			t.Errorf("%s: Got %v, want that c is read-only", name, err)
+		case errors.As(err, &refused) != (name != "counters"), refused != nil && len(refused.Refused) != 3:
+			t.Errorf("%s: Got %v", name, err)
+		}
+		before := g.count("putMultiple") + g.count("put")
+		if err := s.Apply(t.Context(), batch()); !errors.As(err, &refused) || len(refused.Refused) != 3 || !errors.Is(err, store.ErrTableReadOnly) {
+			t.Errorf("%s: Got %v, want the three records refused", name, err)
+		}
+		if n := g.count("putMultiple") + g.count("put") - before; n != 0 {
+			t.Errorf("%s: Got %d calls to a table that is known to be read-only", name, n)
+		}
+		m := put("r", "v")
+		m.Table = "c"
+		if _, err := s.MutateRow(t.Context(), nil, m); !errors.Is(err, store.ErrTableReadOnly) {
+			t.Errorf("%s: Got %v of a put", name, err)
+		}
+		readOnly(false)
+		if err := s.Apply(t.Context(), batch()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		from = int64(3 * (i + 1))
+		want = []string{}
+		for j, row := range []string{"a", "b", "z"} {
+			want = append(want, fmt.Sprintf("%s x = %d @ %d", row, i+1, 1000+3*i+j))
+		}
+		if d := cmp.Diff(want, sums(t, s, &store.Scan{Columns: []store.Column{{Family: "n", All: true}}})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
 }

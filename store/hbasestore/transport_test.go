@@ -499,6 +499,8 @@ func TestClassify(t *testing.T) {
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Field is not a long, it's 1 bytes wide", false, store.ErrNotANumber},
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell with size 11 exceeds limit of 10 bytes", false, store.ErrCellTooLarge},
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell[r/f:q/1700000001001/Put/vlen=3/seqid=0] with size 11 exceeds limit of 10 bytes" + trace, false, store.ErrCellTooLarge},
+		{"org.apache.hadoop.hbase.DoNotRetryIOException: region is read only" + trace, false, store.ErrTableReadOnly},
+		{"Failed 2 actions: org.apache.hadoop.hbase.DoNotRetryIOException: region is read only" + trace, true, store.ErrTableReadOnly},
 		{"org.apache.hadoop.hbase.constraint.ConstraintException: Only empty namespaces", false, store.ErrConstraint},
 		{"org.apache.hadoop.hbase.client.RetriesExhaustedException: Failed after attempts=16", true, store.ErrTransient},
 		{"Zookeeper GET could not be completed in 10000 ms", false, store.ErrTransient},
