@@ -305,7 +305,8 @@ type DeadLetters struct {
 	// or by its stage (decode, map or store); a class goes before its stage: dlq
 	// keeps it, drop counts it and keeps nothing, fail stops the pipeline at it,
 	// retry pauses the partition and tries again before it keeps it. What is not
-	// named is kept.
+	// named is kept, but read_only_table: such records wait until their table, which
+	// is READONLY, takes writes again, unless this class itself is named.
 	Policies map[string]string `yaml:"policies"`
 	// Retries is how often retry tries again, at intervals that double from
 	// 100ms to 5s.

@@ -249,12 +249,14 @@ var refusalClasses = [...]struct {
 	{store.ErrFamilyNotFound, "no_such_family"},
 	{store.ErrTimestampTooFar, "timestamp_too_far"},
 	{store.ErrNotANumber, "not_a_number"},
-	{store.ErrTableReadOnly, "read_only_table"},
+	{store.ErrTableReadOnly, classReadOnly},
 	{store.ErrInvalidArgument, "invalid_argument"},
 }
 
-// classRefused is what the store refused for another reason.
-const classRefused = "refused"
+const (
+	classRefused  = "refused" // what the store refused for another reason
+	classReadOnly = "read_only_table"
+)
 
 // refusal returns what the store refused as an error of stage store.
 func refusal(r *store.Refusal) *mapping.Error {
@@ -275,13 +277,14 @@ func pauseReason(err error) string {
 		return "disk full"
 	case errors.Is(err, store.ErrTableNotEnabled): // others of its batch may have waited for it
 		if off, ok := errors.AsType[*store.DisabledError](err); ok {
-			shell := "the shell"
-			if store.NamespaceOf(off.Table) == store.SystemNamespace { // which ours leaves alone
-				shell = "HBase's shell"
-			}
-			return fmt.Sprintf("table disabled: enable '%s' in %s", off.Table, shell)
+			return fmt.Sprintf("table disabled: enable '%s' in %s", off.Table, shellFor(off.Table))
 		}
 		return "table disabled"
+	case errors.Is(err, store.ErrTableReadOnly):
+		if t, ok := errors.AsType[*store.ReadOnlyError](err); ok {
+			return "table read-only: " + writableAgain(t.Table)
+		}
+		return "table read-only"
 	case errors.Is(err, store.ErrTransient):
 		return "store unavailable"
 	case errors.Is(err, store.ErrStale):
@@ -302,10 +305,44 @@ func pauseReason(err error) string {
 	return s
 }
 
+// shellFor names the shell in which a table's state is changed: ours leaves the store's own alone.
+func shellFor(table string) string {
+	if store.NamespaceOf(table) == store.SystemNamespace {
+		return "HBase's shell"
+	}
+	return "the shell"
+}
+
+// writableAgain says how a table takes writes again.
+func writableAgain(table string) string {
+	return fmt.Sprintf("alter '%s', READONLY => false in %s", table, shellFor(table))
+}
+
+// tableReadOnly returns what was refused as its table is READONLY as an error that names the table.
+func tableReadOnly(r *store.Refusal) error {
+	return fmt.Errorf("table %s: %w", r.Table, &store.ReadOnlyError{Table: r.Table})
+}
+
+// ReadOnlyTable returns the error of a command that cannot write what of e is of a table that is
+// READONLY, with what to do about that; nil where nothing is.
+func ReadOnlyTable(e *store.BatchError) error {
+	for i := range e.Refused {
+		if r := &e.Refused[i]; errors.Is(r, store.ErrTableReadOnly) {
+			return fmt.Errorf("%w; %s first", tableReadOnly(r), writableAgain(r.Table))
+		}
+	}
+	return nil
+}
+
 // storeTrouble reports whether err is the store's, which is not to be written to for a
 // while.
 func storeTrouble(err error) bool {
-	return errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled)
+	for _, class := range []error{store.ErrDiskFull, store.ErrTransient, store.ErrTableNotEnabled, store.ErrTableReadOnly} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // rootCause returns the text of the innermost error, without the offsets and the

@@ -65,6 +65,20 @@ func TestPauseNamesTheTable(t *testing.T) {
 	}
 }
 
+// A partition that waits for a table that is READONLY says which, and who can change it.
+func TestPauseNamesTheReadOnlyTable(t *testing.T) {
+	t.Parallel()
+	for table, want := range map[string]string{
+		"n:t":             "table read-only: alter 'n:t', READONLY => false in the shell",
+		store.OutboxTable: "table read-only: alter 'sluice:outbox', READONLY => false in HBase's shell",
+	} {
+		err := errors.Join(fmt.Errorf("put rows: %w", store.ErrTransient), fmt.Errorf("put rows: %w", &store.ReadOnlyError{Table: table}))
+		if got := pauseReason(err); got != want {
+			t.Errorf("Got %q, want %q", got, want)
+		}
+	}
+}
+
 // Why a partition is not read on names it once.
 func TestFetchErrorNamesThePlaceOnce(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/pipeline/mapping"
+	"sluice/store"
 )
 
 // Policy says what becomes of a record that cannot be decoded, mapped or stored.
@@ -53,7 +54,8 @@ func (p Policy) String() string {
 // keeps them all as dead letters, however many they are.
 type Poison struct {
 	// Policies by class of error, or by stage; a class goes before its stage.
-	// What is not named is kept.
+	// What is not named is kept, but of class read_only_table: it waits for its table,
+	// whatever the policy of its stage, which is for what is wrong with records.
 	Policies map[string]Policy
 	// Retries of RetryRecords; 0 = DefaultRetries. The waits between them double
 	// from 100 ms to 5 s.
@@ -112,6 +114,17 @@ func (p *Poison) Policy(stage mapping.Stage, class string) Policy {
 		return policy
 	}
 	return p.Policies[string(stage)]
+}
+
+// waits reports whether what the store has refused waits for its table, which is READONLY:
+// nothing is wrong with the record. Nothing but the store's own tables waits where a policy is
+// given for that.
+func (p *Poison) waits(r *store.Refusal) bool {
+	if !errors.Is(r, store.ErrTableReadOnly) {
+		return false
+	}
+	_, given := p.Policies[classReadOnly]
+	return !given || store.NamespaceOf(r.Table) == store.SystemNamespace
 }
 
 // Classes returns what a policy can be for: the stages, and every class of error

@@ -61,7 +61,8 @@ type RedriveCounts struct {
 // time as ever, but a delete or an append comes after what later records did.
 //
 // The counts are of what was done, also beside an error, which wraps the store's, or
-// ErrRebuilding.
+// ErrRebuilding. Where letters are of a table that is READONLY, whatever the policy of
+// their pipeline, it wraps store.ErrTableReadOnly, and they stay as they were.
 func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 	switch {
 	case o == nil || o.Engine == nil || o.Plan == nil || o.Filter.Pipeline == "":
@@ -238,6 +239,9 @@ func (r *redrive) apply(ctx context.Context, all []tried) error {
 			return r.note(ctx, all)
 		}
 		if !errors.As(err, &refused) {
+			return err
+		}
+		if err := ReadOnlyTable(refused); err != nil { // no letter's fault
 			return err
 		}
 		for i := range refused.Refused {

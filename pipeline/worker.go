@@ -220,11 +220,19 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 // refuse notes the records that the store named. They are applied again without
 // them, from the stored offset on: the records are fetched anew, so that nothing
 // of them has to be kept until their batch is durable. Its error is fatal, or asks
-// to wait first.
+// to wait first. Those of a table that is READONLY are not noted: they wait for it.
 func (w *worker) refuse(e *store.BatchError) error {
 	var wait error
+	poisoned := 0
 	for i := range e.Refused {
 		r := &e.Refused[i]
+		if w.p.opts.Poison.waits(r) {
+			if wait == nil {
+				wait = fmt.Errorf("apply offset %d of %s: %w", r.Offset, w.name, tableReadOnly(r))
+			}
+			continue
+		}
+		poisoned++
 		if _, again := w.refused[r.Offset]; again || r.Offset < 0 {
 			return fmt.Errorf("%w: %s, offset %d: %w", errPoisonedOutbox, w.name, r.Offset, e)
 		}
@@ -240,9 +248,11 @@ func (w *worker) refuse(e *store.BatchError) error {
 		}
 		w.refused[r.Offset] = reason
 	}
-	w.state.refusals(len(e.Refused))
-	// The store names one record of a sum. Unsummed, it names each.
-	w.buf.Separate(w.prev.Next)
+	if poisoned > 0 {
+		w.state.refusals(poisoned)
+		// The store names one record of a sum. Unsummed, it names each.
+		w.buf.Separate(w.prev.Next)
+	}
 	return wait
 }
 
