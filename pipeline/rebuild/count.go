@@ -24,8 +24,9 @@ import (
 // Count counts the records up to the pipeline's stored offsets. A count that ended
 // early goes on when it is called again, by this Rebuild or one opened later. Its
 // error wraps pipeline.ErrTopicChanged where the last record that the pipeline has
-// applied is another now, and store.ErrUnsupported where the mapping deletes counters:
-// the rebuild is discarded then.
+// applied is another now, store.ErrTableReadOnly where a table in which it counts takes no
+// writes, and store.ErrUnsupported where the mapping deletes counters: the rebuild is
+// discarded then.
 func (r *Rebuild) Count(ctx context.Context) error {
 	ids := map[string][16]byte{}
 	report := &reporter{to: r.o.Progress}
@@ -184,6 +185,9 @@ func (c *counter) store(ctx context.Context, b *store.Batch, next store.Progress
 // refuse notes the records that the store named. They are counted again without
 // them, from the stored offset on.
 func (c *counter) refuse(e *store.BatchError) error {
+	if err := pipeline.ReadOnlyTable(e); err != nil { // the pipeline has applied them when it was not
+		return err
+	}
 	if c.refused == nil {
 		c.refused = map[int64]error{}
 	}

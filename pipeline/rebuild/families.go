@@ -61,7 +61,8 @@ func (f *families) find(ctx context.Context) (bool, error) {
 }
 
 // check returns why the store would refuse m, which makes its record a dead
-// letter of the pipeline.
+// letter of the pipeline. That its table is READONLY by now does not: such a record waits,
+// and what a rebuild writes of it the store refuses by itself.
 func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timestamp) (refused, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,6 +76,10 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 			}
 		case err != nil:
 			return nil, err
+		}
+		if t.desc != nil && t.desc.ReadOnly {
+			t.desc = t.desc.Clone()
+			t.desc.ReadOnly = false
 		}
 		f.tables[m.Table] = t
 	}

@@ -799,3 +799,46 @@ func TestRebuildOfAnyName(t *testing.T) {
 		w.check()
 	})
 }
+
+// TestRebuildOfReadOnlyTable: a table that is READONLY while its counters are counted anew ends
+// the count with what to do, which goes on afterwards; no record counts as a dead letter for it.
+// One into which the records only put does not matter: nothing of that is written.
+func TestRebuildOfReadOnlyTable(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(300)
+		w.ingest()
+		readOnly := func(table string, yes bool) {
+			t.Helper()
+			d, err := w.engine.Table(t.Context(), table)
+			w.ok(err)
+			d = d.Clone()
+			d.ReadOnly = yes
+			w.ok(w.engine.AlterTable(t.Context(), d))
+		}
+		w.damage()
+		readOnly("events", true)
+		readOnly("counts", true)
+		r := w.open()
+		for range 2 {
+			err := r.Count(t.Context())
+			if !errors.Is(err, store.ErrTableReadOnly) || !strings.Contains(err.Error(), "alter 'counts', READONLY => false in the shell") {
+				t.Errorf("Got %v, want that counts is read-only", err)
+			}
+		}
+		readOnly("counts", false)
+		w.ok(r.Count(t.Context()))
+		live, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		var want rebuild.Totals
+		for _, p := range live {
+			if p.Source.Pipeline == "views" {
+				want.Applied, want.Filtered, want.Dead = want.Applied+p.Progress.Applied, want.Filtered+p.Progress.Filtered, want.Dead+p.Progress.Dead
+			}
+		}
+		if d := cmp.Diff(want, r.Totals()); d != "" {
+			t.Errorf("totals (-pipeline +rebuild):\n%s", d)
+		}
+		w.ok(r.Switch(t.Context()))
+		w.check()
+	})
+}
