@@ -380,7 +380,9 @@ func schemaDifferences(file, have *store.TableDescriptor) []string {
 	}
 	differ("max_cell", maxCell(have).String(), maxCell(file).String())
 	differ("max_timestamp_slop", fmt.Sprintf("%d ms", have.MaxTimestampSlop), fmt.Sprintf("%d ms", file.MaxTimestampSlop))
-	differ("read_only", fmt.Sprint(have.ReadOnly), fmt.Sprint(file.ReadOnly))
+	if file.ReadOnly { // one that is made so in the shell is so for a while, and no other table
+		differ("read_only", fmt.Sprint(have.ReadOnly), fmt.Sprint(file.ReadOnly))
+	}
 	for _, name := range slices.Sorted(maps.Keys(file.Attributes)) {
 		differ(name, shown(have.Attributes[name]), shown(file.Attributes[name]))
 	}

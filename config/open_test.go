@@ -3,6 +3,7 @@ package config_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -314,6 +315,37 @@ func TestEnsureTables(t *testing.T) {
 	}
 	if d, err := e.Table(t.Context(), "events"); err != nil || d.Family("e").Versions != 2 {
 		t.Errorf("the table was altered: %+v, %v", d, err)
+	}
+}
+
+// A table that was made READONLY in the shell is no other table than the file's, and is left so.
+// One that the file says is READONLY must be.
+func TestEnsureTablesThatAreReadOnly(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	file := "tables: {events: {families: {e: {}}%s}}\n"
+	c := parse(t, dir, fmt.Sprintf(file, ""))
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, readOnly := range []bool{false, true} {
+		for _, of := range []*config.Config{c, parse(t, dir, fmt.Sprintf(file, ", read_only: true"))} {
+			wrong := of != c && !readOnly
+			if _, err := of.EnsureTables(t.Context(), e); errors.Is(err, store.ErrInvalidSchema) != wrong || !wrong && err != nil {
+				t.Errorf("READONLY %t: Got %v", readOnly, err)
+			}
+		}
+		d, err := e.Table(t.Context(), "events")
+		if err != nil || d.ReadOnly != readOnly {
+			t.Fatalf("Got %+v, %v, want READONLY %t", d, err, readOnly)
+		}
+		d = d.Clone()
+		d.ReadOnly = true
+		if err := e.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -25,7 +25,8 @@ type Table struct {
 	// MaxTimestampSlop is how far in the future a put's timestamp may lie; 0
 	// allows any.
 	MaxTimestampSlop time.Duration `yaml:"max_timestamp_slop" default:"0s"`
-	// ReadOnly refuses all writes.
+	// ReadOnly refuses all writes. Without it the table may be made READONLY in the
+	// shell, for a while: pipelines wait meanwhile, also those of a daemon that is started.
 	ReadOnly bool `yaml:"read_only"`
 	// Metadata are texts of your own, kept and shown, and the settings of the
 	// split policies that keep prefixes together.
