@@ -353,6 +353,13 @@ func (c *Config) lintRules(d *decoder, path string, report reporter, p *Pipeline
 		for _, h := range plan.Hidden() {
 			d.warn(join(path, h.Path), hiddenHint(h.Name), "%s is of the record here, and %s has a field %s, too", h.Name, p.Decode.Format, h.Name)
 		}
+		for _, u := range plan.Unlike() {
+			what, hint := "boolean", fmt.Sprintf(`write %s == "true" or "false"`, u.Field)
+			if u.Number {
+				what, hint = "number", fmt.Sprintf("write int(%s) or float(%s)", u.Field, u.Field)
+			}
+			d.warn(join(path, u.Path), hint, "the field %s of %s is a text, which no %s is equal to: %s %s … is %t of every record", u.Field, p.Decode.Format, what, u.Field, u.Operator, u.Operator == "!=")
+		}
 	}
 }
 

@@ -156,3 +156,29 @@ func TestWarningsOfHiddenFields(t *testing.T) {
 		}
 	}
 }
+
+// A field that is a text in every record equals no number: the rule was meant for what the text says.
+func TestWarningsOfTextsThatAreNoNumbers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ decode, when, want string }{
+		{"format: csv, columns: [n, m]", "n == 1", "f.yaml:11:45: the field n of csv is a text, which no number is equal to: n == … is false of every record (write int(n) or float(n))"},
+		{"format: tsv, columns: [n, m]", "1.5 != doc.n", "f.yaml:11:45: the field n of tsv is a text, which no number is equal to: n != … is true of every record (write int(n) or float(n))"},
+		{"format: logfmt", "n == true", "f.yaml:11:45: the field n of logfmt is a text, which no boolean is equal to: n == … is false of every record (write n == \"true\" or \"false\")"},
+		{"format: csv, columns: [n, m]", "n == nil or int(n) == 1 or n != m or 3 == offset", ""},
+		{"format: csv, columns: [n, m]", "n == \"1\"", ""},
+		{"format: json", "n == 1", ""},
+	} {
+		file := fmt.Sprintf("%spipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {%s}\n    map: [{table: events, row: '\"r\"', when: '%s', put: {e: {a: '\"x\"'}}}]\n", tables, tt.decode, tt.when)
+		c, err := config.Parse("f.yaml", []byte(file), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range c.Warnings() {
+			got = append(got, w.String())
+		}
+		if got := strings.Join(got, "\n"); got != tt.want {
+			t.Errorf("%s, %s: got %q, want %q", tt.decode, tt.when, got, tt.want)
+		}
+	}
+}

@@ -47,6 +47,7 @@ type Plan struct {
 	rules      []rule
 	rollups    []rollup
 	hidden     []Hidden
+	unlike     []Unlike
 	units      bool // what becomes of a record is the store's to decide
 	tables     []string
 	version    string
@@ -104,6 +105,7 @@ type compilation struct {
 	inside  []*loop // the loops that names may mean, the outermost first
 	errs    []error
 	hidden  []Hidden
+	unlike  []Unlike
 	canon   bytes.Buffer // the normalised rules
 	machine bool         // tests: everything runs in expr's machine
 }
@@ -148,7 +150,7 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 			}
 		}
 	}
-	p.sources, p.dates, p.loops, p.hidden = c.sources, c.dates, c.loops, c.hidden
+	p.sources, p.dates, p.loops, p.hidden, p.unlike = c.sources, c.dates, c.loops, c.hidden, c.unlike
 	p.units = p.dedup.ttl > 0 || needsOrder(p.rules, p.rollups)
 	for i := range p.rules {
 		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {

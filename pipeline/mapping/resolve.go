@@ -547,6 +547,7 @@ func (r *resolver) binary(n *ast.BinaryNode) *term {
 		if known(a.typ) && known(b.typ) && a.typ != b.typ && !(a.typ.numeric() && b.typ.numeric()) {
 			return r.report(n, fmt.Errorf("%s of %s and %s is never decided by the record", n.Operator, a.typ, b.typ), "")
 		}
+		r.unlike(n.Operator, a, b)
 		return &term{op: opCompare, typ: typBool, name: n.Operator, args: []*term{a, b}}
 	case "<", "<=", ">", ">=":
 		switch text := a.typ == typText || b.typ == typText; {
