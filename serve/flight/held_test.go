@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,13 +126,22 @@ func TestFullShelf(t *testing.T) {
 // hears why when it goes on.
 func TestStreamIsEnded(t *testing.T) {
 	t.Parallel()
-	f := largeRows(t, 640, func(o *Options) { o.Hold, o.MaxHold = time.Second, time.Second })
+	var late atomic.Bool // not before rows are sent, however slow the machine
+	f := largeRows(t, 640, func(o *Options) {
+		o.Now = func() time.Time {
+			if late.Load() {
+				return time.Now().Add(2 * DefaultMaxHold)
+			}
+			return time.Now()
+		}
+	})
 	f.patience = 1
 	stream, err := f.client.DoGet(authorized(t), f.get(t, "large").Endpoint[0].Ticket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	awaitTrue(t, "rows are sent", func() bool { return f.Metrics().Rows > 0 })
+	late.Store(true)
 	awaitTrue(t, "the instant is given back", func() bool { return f.open.Load() == 0 })
 	for err == nil {
 		_, err = stream.Recv()
