@@ -129,13 +129,12 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 			}
 			extra[secondsKey(largeExport)], extra[cpuKey(largeExport)] = took.Seconds, took.CPU
 		}
-		changed, err := in.change(ctx, s, p, rows)
-		if err != nil {
+		// What the phase before has left to compact is not this one's.
+		if err := rest(s); err != nil {
 			return sample{}, err
 		}
-		// As the full export: what its change or the one before has left to compact is not
-		// the increment's.
-		if err := rest(s); err != nil {
+		changed, err := in.change(ctx, s, p, rows)
+		if err != nil {
 			return sample{}, err
 		}
 		_, took, err := measured(in.profiled(s, p.key), func() error { return in.want(ctx, false, changed) })
