@@ -55,19 +55,11 @@ type word struct {
 
 const shortText = 16
 
-// wordOf returns the word of a text.
-func (d *dictionary) wordOf(b []byte) word {
-	switch n := len(b); {
-	case n > shortText:
-		return word{maphash.Bytes(d.seed, b), 0, uint32(n)}
-	case n >= 8:
-		return word{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]) >> (8 * (shortText - n)), uint32(n)}
-	case n >= 4:
-		return word{uint64(binary.LittleEndian.Uint32(b)) | uint64(binary.LittleEndian.Uint32(b[n-4:]))<<(8*(n-4)), 0, uint32(n)}
-	case n > 0:
-		return word{uint64(b[0]) | uint64(b[n/2])<<(8*(n/2)) | uint64(b[n-1])<<(8*(n-1)), 0, uint32(n)}
-	}
-	return word{}
+// shortWord returns the word of a text of up to 16 bytes.
+func shortWord(b []byte) word {
+	var all [shortText]byte
+	copy(all[:], b)
+	return word{binary.LittleEndian.Uint64(all[:]), binary.LittleEndian.Uint64(all[8:]), uint32(len(b))}
 }
 
 // place returns where in a table of mask+1 slots the word belongs.
@@ -159,14 +151,7 @@ func (d *dictionary) appendIndexes(dst []int32, data []byte, offsets []int32) ([
 				continue
 			}
 		}
-		text := data[start:end]
-		var i int32
-		var err error
-		if len(text) > shortText {
-			i, err = d.indexLong(text)
-		} else {
-			i, err = d.index(text)
-		}
+		i, err := d.index(data[start:end])
 		if err != nil {
 			return dst, err
 		}
@@ -176,24 +161,26 @@ func (d *dictionary) appendIndexes(dst []int32, data []byte, offsets []int32) ([
 	return dst, nil
 }
 
-// indexLong is index of a text of more than 16 bytes.
-func (d *dictionary) indexLong(b []byte) (int32, error) {
+// index returns the number of a text of the current page, which becomes one of the
+// dictionary's.
+func (d *dictionary) index(b []byte) (int32, error) {
+	if len(b) <= shortText {
+		return d.find(shortWord(b), b)
+	}
 	tail := binary.LittleEndian.Uint64(b[len(b)-8:])
 	r := &d.recent[(tail^uint64(len(b)))*0x9E3779B97F4A7C15>>58]
 	if r.tail == tail && int(r.n) == len(b) && r.page == d.page && bytes.Equal(b, d.data[r.at:r.at+r.n]) {
 		return r.text, nil
 	}
-	i, err := d.index(b)
+	i, err := d.find(word{lo: maphash.Bytes(d.seed, b), n: uint32(len(b))}, b)
 	if err == nil {
 		*r = recentText{tail, d.offsets[i], uint32(len(b)), i, d.page}
 	}
 	return i, err
 }
 
-// index returns the number of a text of the current page, which becomes one of the
-// dictionary's.
-func (d *dictionary) index(b []byte) (int32, error) {
-	w := d.wordOf(b)
+// find is index of a text with this word.
+func (d *dictionary) find(w word, b []byte) (int32, error) {
 	mask := uint64(len(d.slots) - 1)
 	for at := d.place(w, mask); ; at = (at + 1) & mask {
 		s := &d.slots[at]
