@@ -115,23 +115,23 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 	extra[secondsKey(fullExport)], extra[cpuKey(fullExport)] = got.Seconds, got.CPU
 	for i := range incrementPhases {
 		p := &incrementPhases[i]
-		if p.grown && extra[secondsKey(largeExport)] == 0 {
+		grows := p.grown && extra[secondsKey(largeExport)] == 0
+		if grows {
 			if err := in.grow(ctx, s); err != nil {
 				return sample{}, err
 			}
 			rows *= incrementGrowth
-			if err := rest(s); err != nil {
-				return sample{}, err
-			}
+		}
+		// What the phase before has left to compact is not this one's.
+		if err := rest(s); err != nil {
+			return sample{}, err
+		}
+		if grows {
 			_, took, err := measured(in.profiled(s, largeExport), func() error { return in.want(ctx, true, rows) })
 			if err != nil {
 				return sample{}, err
 			}
 			extra[secondsKey(largeExport)], extra[cpuKey(largeExport)] = took.Seconds, took.CPU
-		}
-		// What the phase before has left to compact is not this one's.
-		if err := rest(s); err != nil {
-			return sample{}, err
 		}
 		changed, err := in.change(ctx, s, p, rows)
 		if err != nil {
