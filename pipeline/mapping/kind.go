@@ -250,6 +250,9 @@ func (c *compilation) sourceValue(i int) Value {
 // fieldValue returns what is known of the text of a document's field. inJSON says that it is
 // one of an array's element.
 func (c *compilation) fieldValue(path []decode.Step, inJSON bool) Value {
+	if allTexts(c.format) {
+		return Value{Kind: KindText}
+	}
 	switch c.format {
 	case "combined", "common":
 		switch path[0].Name {
@@ -258,8 +261,6 @@ func (c *compilation) fieldValue(path []decode.Step, inJSON bool) Value {
 		case "status", "bytes":
 			return Value{Kind: KindInt, alphabet: digits}
 		}
-		return Value{Kind: KindText}
-	case "csv", "tsv", "logfmt": // all values are texts
 		return Value{Kind: KindText}
 	case "raw":
 		return Value{Kind: KindBytes, Note: "any bytes: the payload"}
