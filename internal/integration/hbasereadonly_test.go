@@ -16,7 +16,6 @@ import (
 
 	"sluice/cell"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -122,16 +121,7 @@ func TestHBaseReadOnlyPauses(t *testing.T) {
 	defer s.Close()
 	ctx := t.Context()
 	name := fmt.Sprintf("readonly-%d", time.Now().UnixNano())
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	broker, client := startViews(t, 2)
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, `
 serve: {listen: "127.0.0.1:0"}

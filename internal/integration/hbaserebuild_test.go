@@ -20,7 +20,6 @@ import (
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -43,16 +42,7 @@ func TestHBaseRebuild(t *testing.T) {
 	emptyHBase(t, s)
 	ctx := t.Context()
 	const partitions = 3
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": partitions}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	broker, client := startViews(t, partitions)
 	// The store's own tables outlive the test: a pipeline of its own.
 	name := fmt.Sprintf("rebuild-%d", seed)
 	file := filepath.Join(t.TempDir(), "sluice.yaml")

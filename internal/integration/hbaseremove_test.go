@@ -21,6 +21,23 @@ import (
 	"sluice/store/hbasestore"
 )
 
+// startViews starts a broker in the process, which has the topic views, and a client of it; both
+// end with the test.
+func startViews(t *testing.T, partitions int) (*embedded.Broker, *kafka.Client) {
+	t.Helper()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": partitions}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Close() })
+	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return broker, client
+}
+
 // TestHBaseRemoveCounters (I2): buckets on a real HBase are removed by the binary while a
 // daemon counts, in these and in others, killed once: what is counted afterwards is there
 // once, what was counted before is not, and other buckets are what the log says.
@@ -31,16 +48,7 @@ func TestHBaseRemoveCounters(t *testing.T) {
 	ctx := t.Context()
 	name := fmt.Sprintf("removed-%d", time.Now().UnixNano()) // of the pipeline, and of its table
 	const partitions = 2
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": partitions}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	broker, client := startViews(t, partitions)
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, `
 serve: {listen: "127.0.0.1:0"}
